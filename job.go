@@ -1,0 +1,244 @@
+package haulier
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Bounds of a job. What lies beyond them is refused at the edge.
+const (
+	MaxPayload      = 64 << 10 // bytes of payload kept in the store; larger ones become blobs
+	MaxBlobPayload  = 64 << 20 // bytes of payload at all
+	MaxResult       = 64 << 10 // bytes of result kept with the job; the rest is cut
+	MaxName         = 200      // bytes of a tenant, queue or type
+	MaxBatch        = 10_000   // jobs in one enqueue request
+	MaxLabels       = 32       // labels of a job
+	MaxLabelSize    = 256      // bytes of a label's key and value together
+	MaxPriority     = 10       // priorities go from -MaxPriority to MaxPriority
+	MaxAttemptLimit = 1000     // most attempts a job may ask for
+	MaxBackoffList  = 64       // entries of a back-off list
+	MaxHistory      = 40       // changes kept in a job's history: the first and the newest
+	MaxStep         = 256      // bytes of a step, reason or error class; errors may have MaxErrorText
+	MaxErrorText    = 4 << 10  // bytes of an attempt's error text
+)
+
+// Names that hold unless said.
+const (
+	DefaultTenant = "default"
+	DefaultQueue  = "default"
+)
+
+// Defaults of a job's policies.
+const (
+	DefaultMaxAttempts     = 10
+	DefaultRetention       = 7 * 24 * time.Hour  // of jobs that succeeded, were cancelled or collapsed
+	DefaultFailedRetention = 30 * 24 * time.Hour // of jobs that failed
+	DefaultLease           = 30 * time.Second
+	// PoisonAfter is how many workers in a row a job may take down with it before it ends failed.
+	PoisonAfter = 3
+)
+
+// Job is one piece of work: what was asked (Spec, written once) and how it
+// stands (Status, rewritten at each change).
+type Job struct {
+	Spec
+	Status
+}
+
+// Spec is what was asked. It never changes after the enqueue.
+type Spec struct {
+	ID        ID        `json:"id"`
+	Tenant    string    `json:"tenant"`
+	Queue     string    `json:"queue"`
+	Type      string    `json:"type"` // names what the job does; selects handler or Go function
+	Task      Task      `json:"task"`
+	Payload   []byte    `json:"-"`                      // opaque; at most MaxPayload here
+	Blob      string    `json:"payload_blob,omitempty"` // SHA-256 of a payload that is a blob
+	Priority  int       `json:"priority"`               // higher first
+	CreatedAt time.Time `json:"created_at"`
+	// RunAt is the earliest start; zero: at once. After the enqueue Status.RunAt counts.
+	RunAt       time.Time         `json:"-"`
+	MaxAttempts int               `json:"max_attempts"`
+	Backoff     Backoff           `json:"backoff"`
+	RetryUntil  time.Time         `json:"retry_until,omitzero"` // no further attempt starts after it
+	Timeout     Duration          `json:"timeout,omitzero"`     // of one attempt; zero: none
+	Labels      map[string]string `json:"labels,omitempty"`
+	Retention   Duration          `json:"retention,omitzero"` // how long it is kept when done; zero: by its end state
+	Group       string            `json:"group,omitempty"`    // name shared by jobs that were made together, as by map
+	Parent      ID                `json:"parent,omitzero"`    // job whose finish brought this one
+}
+
+// Lane is the unit in which jobs wait and which the scheduler picks. The kind of
+// task is part of it, so that a worker that can't run a kind never has to
+// pass over the jobs of that kind to reach others.
+type Lane struct {
+	Tenant string `json:"tenant"`
+	Queue  string `json:"queue"`
+	Type   string `json:"type"`
+	Kind   Kind   `json:"kind"`
+}
+
+// String returns tenant/queue/type (kind).
+func (l Lane) String() string {
+	return l.Tenant + "/" + l.Queue + "/" + l.Type + " (" + string(l.Kind) + ")"
+}
+
+// Lane is where the job waits.
+func (s *Spec) Lane() Lane {
+	return Lane{Tenant: s.Tenant, Queue: s.Queue, Type: s.Type, Kind: s.Task.Kind()}
+}
+
+// Kind says how a task runs.
+type Kind string
+
+// The kinds of task. Later kinds are docker, wasi, http and script.
+const (
+	KindGo   Kind = "go"   // a function registered in a worker
+	KindExec Kind = "exec" // a command of the worker's machine
+)
+
+// Task is how a job runs: the member that is set says the kind. None set: KindGo.
+type Task struct {
+	Exec *ExecTask `json:"exec,omitempty"`
+}
+
+// Kind of the task.
+func (t Task) Kind() Kind {
+	if t.Exec != nil {
+		return KindExec
+	}
+	return KindGo
+}
+
+// ExecTask is a command. Its standard input is the payload.
+type ExecTask struct {
+	Argv  []string          `json:"argv"`            // program and arguments; no shell sees them
+	Shell bool              `json:"shell,omitempty"` // Argv is one string for sh -c, further ones its $0, $1 …
+	Env   map[string]string `json:"env,omitempty"`   // added to the worker's
+	Dir   string            `json:"dir,omitempty"`   // working folder; empty: one of its own, removed afterwards
+	Grace Duration          `json:"grace,omitzero"`  // from TERM to KILL; zero: 10 s
+}
+
+// Status is how a job stands. Rev grows by one with each change.
+type Status struct {
+	Rev   uint64 `json:"rev"`
+	State State  `json:"state"`
+	// RunAt is when a scheduled job becomes pending; of a pending job, since when it is.
+	RunAt time.Time `json:"run_at,omitzero"`
+	// Attempt numbers the claims, from 1. With Session it fences every write.
+	Attempt int `json:"attempt"`
+	// Spared is how many of the attempts do not count against MaxAttempts:
+	// those a drain interrupted, and all that came before a retry by hand.
+	Spared int `json:"spared,omitempty"`
+	// Crashes counts the attempts in a row that ended with the loss of their worker.
+	Crashes int `json:"crashes,omitempty"`
+	// Session owns a claimed or running job; Worker is that session's name, kept after the end.
+	Session ID     `json:"session,omitzero"`
+	Worker  string `json:"worker,omitempty"`
+	// Cancelling is set from the request to cancel a claimed or running job until its worker acknowledges it.
+	Cancelling bool      `json:"cancelling,omitempty"`
+	Percent    float64   `json:"percent,omitempty"` // progress of this attempt, 0 to 100
+	Step       string    `json:"step,omitempty"`    // what it is doing, in the job's own words
+	Outcome    Outcome   `json:"outcome,omitempty"` // of the newest attempt that ended
+	Code       int       `json:"code,omitempty"`    // exit code or status of that attempt
+	Error      string    `json:"error,omitempty"`   // why that attempt did not end ok
+	Reason     string    `json:"reason,omitempty"`  // why the job stands where it does, in words
+	Result     []byte    `json:"-"`                 // of the newest attempt; at most MaxResult
+	LogBlob    string    `json:"log_blob,omitempty"`
+	LogSize    int64     `json:"log_size,omitempty"` // bytes of output of the newest attempt
+	UpdatedAt  time.Time `json:"updated_at"`
+	StartedAt  time.Time `json:"started_at,omitzero"`  // of the newest attempt
+	FinishedAt time.Time `json:"finished_at,omitzero"` // when it became terminal
+	PurgeAt    time.Time `json:"purge_at,omitzero"`    // when a terminal job may be removed
+	History    []Change  `json:"history,omitempty"`
+	// HistoryCut is how many changes between the first and the rest were dropped.
+	HistoryCut int `json:"history_cut,omitempty"`
+}
+
+// Change is one line of a job's history.
+type Change struct {
+	At    time.Time `json:"at"`
+	State State     `json:"state"`
+	Step  string    `json:"step,omitempty"` // free text: why, or what the job was doing
+	By    string    `json:"by,omitempty"`   // worker, token or part of the server
+}
+
+// Tries is how many attempts count against MaxAttempts.
+func (s *Status) Tries() int { return s.Attempt - s.Spared }
+
+// Backoff says how long a job waits before its next attempt. One of Constant,
+// List and the exponential fields holds; all zero means exponential with its defaults.
+type Backoff struct {
+	Constant Duration   `json:"constant,omitzero"` // always this long
+	List     []Duration `json:"list,omitempty"`    // by attempt; the last holds from then on
+	// Base doubles with each attempt (zero: 1 s) up to Max (zero: 1 h).
+	Base Duration `json:"base,omitzero"`
+	Max  Duration `json:"max,omitzero"`
+	// NoJitter turns off the spread of half the exponential delay that keeps jobs which failed together apart.
+	NoJitter bool `json:"no_jitter,omitempty"`
+}
+
+// Duration is a time.Duration that reads and prints as "1m30s" in JSON.
+type Duration time.Duration
+
+// String as time.Duration prints it.
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler. The error wraps ErrInvalid.
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	if err != nil {
+		return fmt.Errorf("%w: %.40q is not a duration such as 1m30s", ErrInvalid, b)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// jobJSON is a Job as JSON: flat, with payload and result as the JSON that they are,
+// or as base64 when they are something else.
+type jobJSON struct {
+	Spec
+	Status
+	Payload      json.RawMessage `json:"payload,omitempty"`
+	PayloadBytes []byte          `json:"payload_bytes,omitempty"`
+	Result       json.RawMessage `json:"result,omitempty"`
+	ResultBytes  []byte          `json:"result_bytes,omitempty"`
+}
+
+// MarshalJSON implements json.Marshaler.
+func (j Job) MarshalJSON() ([]byte, error) {
+	v := jobJSON{Spec: j.Spec, Status: j.Status}
+	v.Payload, v.PayloadBytes = splitJSON(j.Payload)
+	v.Result, v.ResultBytes = splitJSON(j.Result)
+	return json.Marshal(v)
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (j *Job) UnmarshalJSON(b []byte) error {
+	var v jobJSON
+	if err := json.Unmarshal(b, &v); err != nil {
+		return err
+	}
+	*j = Job{Spec: v.Spec, Status: v.Status}
+	j.Payload = joinJSON(v.Payload, v.PayloadBytes)
+	j.Result = joinJSON(v.Result, v.ResultBytes)
+	return nil
+}
+
+func splitJSON(b []byte) (json.RawMessage, []byte) {
+	if len(b) > 0 && !json.Valid(b) {
+		return nil, b
+	}
+	return b, nil
+}
+
+func joinJSON(raw json.RawMessage, b []byte) []byte {
+	if len(b) > 0 {
+		return b
+	}
+	return raw
+}

@@ -1,0 +1,300 @@
+package haulier
+
+import (
+	"context"
+	"time"
+)
+
+// Queue is the whole service: the engine implements it over a store, the HTTP
+// client over the network. All methods are safe for concurrent use. They fail
+// with the errors of this package.
+type Queue interface {
+	Producer
+	Consumer
+	Operator
+}
+
+// Producer is what programs that enqueue need.
+type Producer interface {
+	// Enqueue adds jobs. Each request is all or nothing and independent of the
+	// others; results come in the order of the requests. An acknowledged
+	// request is durable. The error is about the call as a whole: when it is not
+	// nil, which requests were carried out is not known, and only those
+	// with a Key may be repeated without fear of doubles.
+	Enqueue(ctx context.Context, reqs []EnqueueRequest) ([]EnqueueResult, error)
+}
+
+// EnqueueRequest is a set of jobs that are added together or not at all.
+//
+// Of each Spec the zero fields take their defaults; ID, CreatedAt and
+// Parent are set by the engine. Payloads over MaxPayload become blobs.
+type EnqueueRequest struct {
+	Jobs []Spec
+	// Key makes the request idempotent for a day, within the tenant of its first
+	// job: repeated, it answers the ids of the first time. With other jobs, ErrConflict.
+	Key string
+	By  string // who asks, for the history; the server sets the token's name
+}
+
+// EnqueueResult answers a request: the ids in the order of its jobs, or why nothing was added.
+type EnqueueResult struct {
+	IDs      []ID
+	Repeated bool // the Key was known: nothing new was added
+	Err      error
+}
+
+// Consumer is what workers need.
+type Consumer interface {
+	// OpenSession begins a session and returns it with its ID and limits filled
+	// in. With an ID given it resumes that session, jobs and all, as a
+	// worker does that takes over from one that was killed; ErrLeaseLost: it is gone.
+	OpenSession(ctx context.Context, s Session) (Session, error)
+
+	// Renew extends the lease and waits up to r.Wait for something to tell.
+	Renew(ctx context.Context, r RenewRequest) (RenewReply, error)
+
+	// CloseSession ends the session; what it still holds goes back to its lanes, not counted as tries.
+	CloseSession(ctx context.Context, id ID) error
+
+	// Claim takes up to r.N jobs, waiting up to r.Wait for the first of them. None is no error.
+	Claim(ctx context.Context, r ClaimRequest) ([]Job, error)
+
+	// Payload returns the payload of a job of the session whose Spec.Blob is set.
+	Payload(ctx context.Context, session ID, ref Ref) ([]byte, error)
+
+	// Report tells what became of jobs of the session; one error a report, nil
+	// when it was carried out. A report is durable when its error is nil.
+	// Several reports about one job are carried out in order.
+	Report(ctx context.Context, session ID, reports []Report) ([]error, error)
+}
+
+// RenewRequest renews a session.
+type RenewRequest struct {
+	Session ID
+	// Wait is how long the reply may be held back while there is nothing to tell, at most half the lease.
+	// While it is held, the worker counts as connected; when the
+	// connection then breaks, the lease is shortened to a third.
+	Wait time.Duration
+	// Epoch is RenewReply.Epoch of the reply before, "" at first.
+	Epoch string
+	// Held are the jobs that the worker runs; needed when RenewReply.Resend asks for them.
+	Held []Ref
+	// Drain: give no more jobs to this session.
+	Drain bool
+}
+
+// RenewReply is the answer to a renewal.
+type RenewReply struct {
+	// Epoch names the run of the server. Resend is set when it is new and the
+	// server may have lost claims: the worker sends Held at once.
+	Epoch  string `json:"epoch"`
+	Resend bool   `json:"resend,omitempty"`
+	// Cancel lists jobs of the session whose cancellation was asked for. They are
+	// repeated in every reply until the worker has acknowledged by a Report.
+	Cancel []Ref `json:"cancel,omitempty"`
+	// Lost lists what of Held is no longer the session's: stop it and report nothing.
+	Lost []Ref `json:"lost,omitempty"`
+}
+
+// Ref names an attempt of a job.
+type Ref struct {
+	Job     ID  `json:"job"`
+	Attempt int `json:"attempt"`
+}
+
+// ClaimRequest asks for jobs.
+type ClaimRequest struct {
+	Session ID
+	N       int
+	Wait    time.Duration // at most a minute
+}
+
+// ReportKind says what a Report tells.
+type ReportKind uint8
+
+// What a worker can tell of a job.
+const (
+	ReportStart    ReportKind = iota + 1 // it runs now
+	ReportProgress                       // Percent, Step
+	ReportLog                            // Log only
+	ReportFinish                         // the attempt has ended
+	ReportRelease                        // given back unfinished: drained, or not runnable here
+)
+
+// Report is what a worker tells of an attempt.
+type Report struct {
+	Ref
+	Kind    ReportKind
+	Outcome Outcome       // of Finish
+	Code    int           // of Finish: exit code or status
+	Error   string        // of Finish: why not ok; of Release: why
+	Result  []byte        // of Finish; at most MaxResult
+	Delay   time.Duration // of Finish with retry or error: wait this long instead of the back-off
+	Percent float64       // of Progress; negative: unchanged
+	Step    string        // of Progress
+	Then    []Spec        // of Finish with outcome ok: jobs to add in the same commit, in the job's tenant
+	Log     []byte        // of any kind: output as log frames (see package joblog) from LogFrom on
+	LogFrom int64         // offset of Log in the attempt's output; what the server has already is dropped
+}
+
+// Operator is what people and their tools need.
+type Operator interface {
+	// Get returns the jobs; those that do not exist, or are not of the tenant, are nil.
+	Get(ctx context.Context, tenant string, ids []ID) ([]*Job, error)
+	// List returns a page of jobs.
+	List(ctx context.Context, f Filter, cursor string, limit int) (Page, error)
+	// Cancel, Retry and Delete change the selected jobs, and return how many they
+	// changed. With ids, each that could not be changed is an error in the map.
+	// Delete removes only jobs that have ended. By filter, a change that was begun is
+	// completed even when the server dies on the way.
+	Cancel(ctx context.Context, sel Selection, by, reason string) (Changed, error)
+	Retry(ctx context.Context, sel Selection, by string) (Changed, error)
+	Delete(ctx context.Context, sel Selection, by string) (Changed, error)
+	// Why says in words what the job waits for, or why it ended as it did.
+	Why(ctx context.Context, tenant string, id ID) (Explanation, error)
+	// Wait returns the jobs when all of them have ended, or when ctx ends with its error.
+	Wait(ctx context.Context, tenant string, ids []ID) ([]*Job, error)
+
+	// Queues lists the queues of a tenant ("" for all) that have or had jobs or settings.
+	Queues(ctx context.Context, tenant string) ([]QueueStatus, error)
+	// PauseQueue stops (or resumes) claims from a queue. What runs goes on.
+	PauseQueue(ctx context.Context, tenant, queue string, paused bool, by string) error
+	// WeighQueue sets the share of a queue, from 1 to 100.
+	WeighQueue(ctx context.Context, tenant, queue string, weight int, by string) error
+	// Counts returns the kept numbers of jobs by lane and state; tenant "" for all.
+	Counts(ctx context.Context, tenant string) ([]Count, error)
+	// Sessions lists the live sessions that serve the tenant ("" for all).
+	Sessions(ctx context.Context, tenant string) ([]Session, error)
+
+	// Log returns output of an attempt, from an offset on.
+	Log(ctx context.Context, r LogRequest) (LogChunk, error)
+	// Events calls f for each change of a job that the filter selects, in order
+	// for each job, until ctx ends or f fails. When the receiver is too slow, changes are left
+	// out and the next event says so by Missed.
+	Events(ctx context.Context, f Filter, fn func(JobEvent) error) error
+
+	// CreateToken makes a token; its secret is returned this once and only its hash is kept.
+	CreateToken(ctx context.Context, t Token) (Token, string, error)
+	// Tokens lists the tokens of a tenant ("" for all), without their secrets.
+	Tokens(ctx context.Context, tenant string) ([]Token, error)
+	// RevokeToken ends a token at once. ErrNotFound: there is none of that tenant ("" for any).
+	RevokeToken(ctx context.Context, tenant string, id ID) error
+}
+
+// Filter selects jobs; the zero value selects all. Fields are joined by "and".
+type Filter struct {
+	Tenant string            `json:"tenant,omitempty"` // "" for all tenants
+	Queue  string            `json:"queue,omitempty"`
+	Type   string            `json:"type,omitempty"`
+	Group  string            `json:"group,omitempty"`
+	States []State           `json:"states,omitempty"` // any of these
+	Labels map[string]string `json:"labels,omitempty"` // all of these
+}
+
+// Selects reports whether the filter selects the job.
+func (f *Filter) Selects(s *Spec, st State) bool {
+	if f.Tenant != "" && f.Tenant != s.Tenant || f.Queue != "" && f.Queue != s.Queue ||
+		f.Type != "" && f.Type != s.Type || f.Group != "" && f.Group != s.Group {
+		return false
+	}
+	if len(f.States) > 0 && !contains(f.States, st) {
+		return false
+	}
+	for k, v := range f.Labels {
+		if s.Labels[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
+// Selection is what Cancel, Retry and Delete work on: IDs within a tenant ("" for any), or else a filter.
+type Selection struct {
+	Tenant string
+	IDs    []ID
+	Filter *Filter
+}
+
+// Changed is the result of Cancel, Retry and Delete.
+type Changed struct {
+	N      int
+	Errors map[ID]error // of a selection by ids
+}
+
+// Explanation says what a job waits for.
+type Explanation struct {
+	Job      ID        `json:"job"`
+	State    State     `json:"state"`
+	Since    time.Time `json:"since"`
+	Reasons  []string  `json:"reasons"`           // in words, the most important first
+	Expected time.Time `json:"expected,omitzero"` // when it can start at the earliest, where that is known
+	Ahead    int64     `json:"ahead,omitempty"`   // pending jobs of its lane that come first
+	Workers  int       `json:"workers"`           // live sessions that could run it
+}
+
+// LogRequest asks for output.
+type LogRequest struct {
+	Tenant  string
+	Job     ID
+	Attempt int   // 0: the newest
+	From    int64 // offset in the attempt's output; negative: that many bytes before its end
+	Max     int   // bytes at most; 0: 1 MiB
+	Wait    bool  // block until there is output beyond From or the attempt has ended
+}
+
+// LogChunk is output of an attempt: log frames (see package joblog).
+type LogChunk struct {
+	Attempt int
+	From    int64 // offset of Frames; beyond the asked one where the middle was cut
+	Next    int64 // offset that follows
+	Frames  []byte
+	End     bool // the attempt has ended and this is the last of its output
+}
+
+// JobEvent is a change of a job, as the event stream tells it.
+type JobEvent struct {
+	Job     ID        `json:"job"`
+	Tenant  string    `json:"tenant"`
+	Queue   string    `json:"queue"`
+	Type    string    `json:"type"`
+	Group   string    `json:"group,omitempty"`
+	State   State     `json:"state"` // zero when the job was removed
+	Removed bool      `json:"removed,omitempty"`
+	Attempt int       `json:"attempt"`
+	Percent float64   `json:"percent,omitempty"`
+	Step    string    `json:"step,omitempty"`
+	Outcome Outcome   `json:"outcome,omitempty"`
+	Reason  string    `json:"reason,omitempty"`
+	At      time.Time `json:"at"`
+	Missed  int       `json:"missed,omitempty"` // events left out before this one
+}
+
+// Role is what a token may do. Each role is for one kind of user; admin may do all.
+type Role string
+
+// The roles.
+const (
+	RoleAdmin    Role = "admin"    // everything, in its tenant; of tenant "*": everywhere
+	RoleProducer Role = "producer" // enqueue, and read, cancel and retry
+	RoleWorker   Role = "worker"   // sessions, claims and reports
+	RoleViewer   Role = "viewer"   // read
+)
+
+// Roles lists the roles.
+var Roles = []Role{RoleAdmin, RoleProducer, RoleWorker, RoleViewer}
+
+// Token lets somebody in. Tenant "*" stands for all tenants.
+type Token struct {
+	ID        ID        `json:"id"`
+	Name      string    `json:"name"`
+	Role      Role      `json:"role"`
+	Tenant    string    `json:"tenant"`
+	CreatedAt time.Time `json:"created_at"`
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+}
+
+// Authenticator tells who a bearer token's secret belongs to.
+type Authenticator interface {
+	// Authenticate returns the token. ErrUnauthenticated: unknown, revoked or expired.
+	Authenticate(ctx context.Context, secret string) (Token, error)
+}

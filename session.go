@@ -1,0 +1,69 @@
+package haulier
+
+import "time"
+
+// Session is a lease that a worker holds and renews; the jobs it claims belong to it.
+type Session struct {
+	ID          ID                `json:"id"`
+	Worker      string            `json:"worker"`              // the worker's name, as people know it
+	Tenants     []string          `json:"tenants"`             // whose jobs it runs
+	Queues      map[string]int    `json:"queues"`              // weight (1 to 100) by queue; "*" stands for all others
+	Kinds       []Kind            `json:"kinds"`               // kinds of task it can run
+	Types       []string          `json:"types,omitempty"`     // types it runs; empty: all. Go functions are always named
+	Concurrency int               `json:"concurrency"`         // jobs it runs at once
+	Lease       Duration          `json:"lease"`               // how long it lives without being renewed
+	Host        string            `json:"host,omitempty"`      // of the machine
+	PID         int               `json:"pid,omitempty"`       // of the worker's process
+	Version     string            `json:"version,omitempty"`   // of the worker's program
+	Labels      map[string]string `json:"labels,omitempty"`    // facts for people, and later for claims
+	StartedAt   time.Time         `json:"started_at"`          // when it was opened
+	SeenAt      time.Time         `json:"seen_at,omitzero"`    // last renewal that this server heard
+	Connected   bool              `json:"connected,omitempty"` // a renewal waits at this server right now
+	Draining    bool              `json:"draining,omitempty"`  // takes no more jobs
+	Jobs        int               `json:"jobs"`                // that it holds
+}
+
+// Bounds of a session.
+const (
+	MinLease       = time.Second
+	MaxLease       = time.Hour
+	MaxConcurrency = 100_000
+	MaxClaim       = 1000 // jobs in one claim
+	MaxReports     = 2000 // reports in one request
+)
+
+// Runs reports whether the session may run jobs of the lane, and with which
+// weight its queue is to be served.
+func (s *Session) Runs(l Lane) (weight int, ok bool) {
+	if !contains(s.Tenants, l.Tenant) || !contains(s.Kinds, l.Kind) {
+		return 0, false
+	}
+	if !contains(s.Types, l.Type) && (len(s.Types) > 0 || l.Kind == KindGo) {
+		return 0, false
+	}
+	if weight, ok = s.Queues[l.Queue]; !ok {
+		weight, ok = s.Queues["*"]
+	}
+	return weight, ok
+}
+
+func contains[T comparable](list []T, v T) bool {
+	for _, x := range list {
+		if x == v {
+			return true
+		}
+	}
+	return false
+}
+
+// QueueStatus is a queue as people see it.
+type QueueStatus struct {
+	Tenant   string           `json:"tenant"`
+	Queue    string           `json:"queue"`
+	Paused   bool             `json:"paused"`
+	PausedAt time.Time        `json:"paused_at,omitzero"`
+	PausedBy string           `json:"paused_by,omitempty"`
+	Weight   int              `json:"weight"` // share among the tenant's queues of equal priority; 1 unless set
+	Counts   map[string]int64 `json:"counts"` // by state name
+	Oldest   time.Time        `json:"oldest_pending,omitzero"`
+}
