@@ -30,7 +30,7 @@ type Producer interface {
 // Parent are set by the engine. Payloads over MaxPayload become blobs.
 type EnqueueRequest struct {
 	Jobs []Spec
-	// Key makes the request idempotent for a day, within the tenant of its first
+	// Key makes the request idempotent for a week, within the tenant of its first
 	// job: repeated, it answers the ids of the first time. With other jobs, ErrConflict.
 	Key string
 	By  string // who asks, for the history; the server sets the token's name

@@ -65,10 +65,10 @@ type Store interface {
 	// when a store that keeps them in memory is opened again.
 	Renew(ctx context.Context, session ID, ttl time.Duration) error
 
-	// Watch calls f for every commit and claim with the changes that it made,
-	// after they are visible and before the call that made them returns to its
-	// caller, until ctx ends. f must not block and must not call the store. With
-	// several servers over one store, f also hears of the others'.
+	// Watch registers f and returns; until ctx ends, f is called for every commit
+	// and claim with the changes that it made, after they are visible and before
+	// the call that made them returns to its caller. f must not block and must not
+	// call the store. With several servers over one store, f also hears of the others'.
 	Watch(ctx context.Context, f func([]JobChange))
 
 	// Now is the store's clock. Leases and timers run on it.
@@ -123,7 +123,8 @@ const (
 	DocToken   DocKind = "token"   // key: token id
 	DocRequest DocKind = "request" // key: tenant/idempotency key; the ids that were answered
 	DocWork    DocKind = "work"    // key: id; what remains of a change that spans many commits
-	DocLog     DocKind = "log"     // key: job id/attempt/offset; output of a job that is not yet a blob
+	DocLog     DocKind = "log"     // key: job id/attempt/offset; output of a job, or the address of the blob that it became
+	DocBlobRef DocKind = "blobref" // key: blob address/job id; a job's hold on a blob
 )
 
 // Doc is a document: bytes of at most MaxDoc under a kind and key. Rev grows by one with each write.
@@ -135,7 +136,7 @@ type Doc struct {
 }
 
 // MaxDoc is the most bytes of a document's value.
-const MaxDoc = 128 << 10
+const MaxDoc = 256 << 10
 
 // AnyRev as the expectation of a write: whatever is there, also nothing.
 const AnyRev = ^uint64(0)
