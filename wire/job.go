@@ -1,0 +1,80 @@
+package wire
+
+import (
+	"bytes"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/haulier/haulier"
+)
+
+// A job is its spec (1) and its status (2).
+
+// AppendJob appends j.
+func AppendJob(b []byte, j *haulier.Job) []byte {
+	b, mark := open(b, 1)
+	b = shut(AppendSpec(b, &j.Spec), mark)
+	b, mark = open(b, 2)
+	return shut(AppendStatus(b, &j.Status), mark)
+}
+
+// ParseJob is the reverse of AppendJob. Payload and result share memory with b.
+func ParseJob(b []byte) (haulier.Job, error) {
+	var j haulier.Job
+	err := parseJob(b, &j)
+	return j, err
+}
+
+func parseJob(b []byte, j *haulier.Job) error {
+	f := fields{rest: b}
+	for f.next() {
+		switch f.num {
+		case 1:
+			f.take(parseSpec(f.bytes(), &j.Spec))
+		case 2:
+			f.take(parseStatus(f.bytes(), &j.Status))
+		}
+	}
+	return f.err("job")
+}
+
+// AppendJobs appends jobs as the reply to a claim has them.
+func AppendJobs(b []byte, jobs []haulier.Job) []byte {
+	for i := range jobs {
+		var mark int
+		b, mark = open(b, 1)
+		b = shut(AppendJob(b, &jobs[i]), mark)
+	}
+	return b
+}
+
+// ParseJobs is the reverse of AppendJobs. Unlike other parsers it copies
+// payloads and results: jobs of one claim live for different times.
+func ParseJobs(b []byte) ([]haulier.Job, error) {
+	jobs := make([]haulier.Job, 0, min(count(b, 1), MaxJobs))
+	f := fields{rest: b}
+	for f.next() {
+		if f.num != 1 {
+			continue
+		}
+		jobs = more(&f, jobs, haulier.Job{}, MaxJobs)
+		if f.bad != nil {
+			break
+		}
+		j := &jobs[len(jobs)-1]
+		f.take(parseJob(f.bytes(), j))
+		j.Payload, j.Result = bytes.Clone(j.Payload), bytes.Clone(j.Result)
+	}
+	return jobs, f.err("jobs")
+}
+
+// count is how many fields of the number b has.
+func count(b []byte, num protowire.Number) (n int) {
+	f := fields{rest: b}
+	for f.next() {
+		if f.num == num {
+			n++
+		}
+	}
+	return n
+}

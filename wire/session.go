@@ -1,0 +1,241 @@
+package wire
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/haulier/haulier"
+)
+
+// Fields of a Session.
+const (
+	sessionID protowire.Number = iota + 1
+	sessionWorker
+	sessionTenant
+	sessionQueue // entries of name (1) and weight (2)
+	sessionKind
+	sessionType
+	sessionConcurrency
+	sessionLease
+	sessionHost
+	sessionPID
+	sessionVersion
+	sessionLabel
+	sessionStartedAt
+	sessionSeenAt
+	sessionConnected
+	sessionDraining
+	sessionJobs
+)
+
+// AppendSession appends s.
+func AppendSession(b []byte, s *haulier.Session) []byte {
+	b = putID(b, sessionID, s.ID)
+	b = putText(b, sessionWorker, s.Worker)
+	for _, t := range s.Tenants {
+		b = putItem(b, sessionTenant, t)
+	}
+	for _, q := range sortedKeys(s.Queues, nil) {
+		var mark int
+		b, mark = open(b, sessionQueue)
+		b = putInt(putText(b, 1, q), 2, s.Queues[q])
+		b = shut(b, mark)
+	}
+	for _, k := range s.Kinds {
+		b = putItem(b, sessionKind, k)
+	}
+	for _, t := range s.Types {
+		b = putItem(b, sessionType, t)
+	}
+	b = putInt(b, sessionConcurrency, s.Concurrency)
+	b = putInt(b, sessionLease, s.Lease)
+	b = putText(b, sessionHost, s.Host)
+	b = putInt(b, sessionPID, s.PID)
+	b = putText(b, sessionVersion, s.Version)
+	b = putMap(b, sessionLabel, s.Labels)
+	b = putTime(b, sessionStartedAt, s.StartedAt)
+	b = putTime(b, sessionSeenAt, s.SeenAt)
+	b = putBool(b, sessionConnected, s.Connected)
+	b = putBool(b, sessionDraining, s.Draining)
+	return putInt(b, sessionJobs, s.Jobs)
+}
+
+// ParseSession is the reverse of AppendSession.
+func ParseSession(b []byte) (haulier.Session, error) {
+	var s haulier.Session
+	f := fields{rest: b}
+	for f.next() {
+		switch f.num {
+		case sessionID:
+			s.ID = f.id()
+		case sessionWorker:
+			s.Worker = f.name()
+		case sessionTenant:
+			s.Tenants = more(&f, s.Tenants, f.name(), maxItems)
+		case sessionQueue:
+			s.Queues = f.weight(s.Queues)
+		case sessionKind:
+			s.Kinds = more(&f, s.Kinds, haulier.Kind(f.name()), maxItems)
+		case sessionType:
+			s.Types = more(&f, s.Types, f.name(), maxItems)
+		case sessionConcurrency:
+			s.Concurrency = f.int()
+		case sessionLease:
+			s.Lease = f.duration()
+		case sessionHost:
+			s.Host = f.name()
+		case sessionPID:
+			s.PID = f.int()
+		case sessionVersion:
+			s.Version = f.name()
+		case sessionLabel:
+			s.Labels = f.entry(s.Labels)
+		case sessionStartedAt:
+			s.StartedAt = f.time()
+		case sessionSeenAt:
+			s.SeenAt = f.time()
+		case sessionConnected:
+			s.Connected = f.bool()
+		case sessionDraining:
+			s.Draining = f.bool()
+		case sessionJobs:
+			s.Jobs = f.int()
+		}
+	}
+	return s, f.err("session")
+}
+
+// weight adds the field, a queue and its weight, to m and returns m, made when it was nil.
+func (f *fields) weight(m map[string]int) map[string]int {
+	var queue string
+	var weight int
+	e := fields{rest: f.bytes()}
+	for e.next() {
+		switch e.num {
+		case 1:
+			queue = e.name()
+		case 2:
+			weight = e.int()
+		}
+	}
+	f.take(e.bad)
+	if m == nil {
+		m = make(map[string]int, 4)
+	}
+	m[queue] = weight
+	return m
+}
+
+// A ref is job (1) and attempt (2).
+
+func putRefs(b []byte, num protowire.Number, refs []haulier.Ref) []byte {
+	for _, r := range refs {
+		var mark int
+		b, mark = open(b, num)
+		b = putInt(putID(b, 1, r.Job), 2, r.Attempt)
+		b = shut(b, mark)
+	}
+	return b
+}
+
+func (f *fields) ref() (r haulier.Ref) {
+	e := fields{rest: f.bytes()}
+	for e.next() {
+		switch e.num {
+		case 1:
+			r.Job = e.id()
+		case 2:
+			r.Attempt = e.int()
+		}
+	}
+	f.take(e.bad)
+	return r
+}
+
+// A renewal is session (1), wait (2), epoch (3), held (4) and drain (5).
+
+// AppendRenewRequest appends r.
+func AppendRenewRequest(b []byte, r *haulier.RenewRequest) []byte {
+	b = putID(b, 1, r.Session)
+	b = putInt(b, 2, r.Wait)
+	b = putText(b, 3, r.Epoch)
+	b = putRefs(b, 4, r.Held)
+	return putBool(b, 5, r.Drain)
+}
+
+// ParseRenewRequest is the reverse of AppendRenewRequest.
+func ParseRenewRequest(b []byte) (haulier.RenewRequest, error) {
+	var r haulier.RenewRequest
+	f := fields{rest: b}
+	for f.next() {
+		switch f.num {
+		case 1:
+			r.Session = f.id()
+		case 2:
+			r.Wait = time.Duration(f.int64())
+		case 3:
+			r.Epoch = f.name()
+		case 4:
+			r.Held = more(&f, r.Held, f.ref(), maxItems)
+		case 5:
+			r.Drain = f.bool()
+		}
+	}
+	return r, f.err("renewal")
+}
+
+// The reply to a renewal is epoch (1), resend (2), cancel (3) and lost (4).
+
+// AppendRenewReply appends r.
+func AppendRenewReply(b []byte, r *haulier.RenewReply) []byte {
+	b = putText(b, 1, r.Epoch)
+	b = putBool(b, 2, r.Resend)
+	b = putRefs(b, 3, r.Cancel)
+	return putRefs(b, 4, r.Lost)
+}
+
+// ParseRenewReply is the reverse of AppendRenewReply.
+func ParseRenewReply(b []byte) (haulier.RenewReply, error) {
+	var r haulier.RenewReply
+	f := fields{rest: b}
+	for f.next() {
+		switch f.num {
+		case 1:
+			r.Epoch = f.name()
+		case 2:
+			r.Resend = f.bool()
+		case 3:
+			r.Cancel = more(&f, r.Cancel, f.ref(), maxItems)
+		case 4:
+			r.Lost = more(&f, r.Lost, f.ref(), maxItems)
+		}
+	}
+	return r, f.err("renewal's reply")
+}
+
+// A claim is session (1), n (2) and wait (3).
+
+// AppendClaimRequest appends r.
+func AppendClaimRequest(b []byte, r *haulier.ClaimRequest) []byte {
+	b = putID(b, 1, r.Session)
+	b = putInt(b, 2, r.N)
+	return putInt(b, 3, r.Wait)
+}
+
+// ParseClaimRequest is the reverse of AppendClaimRequest.
+func ParseClaimRequest(b []byte) (haulier.ClaimRequest, error) {
+	var r haulier.ClaimRequest
+	f := fields{rest: b}
+	for f.next() {
+		switch f.num {
+		case 1:
+			r.Session = f.id()
+		case 2:
+			r.N = f.int()
+		case 3:
+			r.Wait = time.Duration(f.int64())
+		}
+	}
+	return r, f.err("claim")
+}

@@ -1,0 +1,172 @@
+package wire
+
+import (
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/haulier/haulier"
+)
+
+// Fields of a Spec.
+const (
+	specID protowire.Number = iota + 1
+	specTenant
+	specQueue
+	specType
+	specExec
+	specPayload
+	specBlob
+	specPriority
+	specCreatedAt
+	specRunAt
+	specMaxAttempts
+	specBackoff
+	specRetryUntil
+	specTimeout
+	specLabel
+	specRetention
+	specGroup
+	specParent
+)
+
+// AppendSpec appends s.
+func AppendSpec(b []byte, s *haulier.Spec) []byte {
+	b = putID(b, specID, s.ID)
+	b = putText(b, specTenant, s.Tenant)
+	b = putText(b, specQueue, s.Queue)
+	b = putText(b, specType, s.Type)
+	if s.Task.Exec != nil {
+		b = appendExec(b, s.Task.Exec)
+	}
+	b = putText(b, specPayload, s.Payload)
+	b = putText(b, specBlob, s.Blob)
+	b = putInt(b, specPriority, s.Priority)
+	b = putTime(b, specCreatedAt, s.CreatedAt)
+	b = putTime(b, specRunAt, s.RunAt)
+	b = putInt(b, specMaxAttempts, s.MaxAttempts)
+	b = appendBackoff(b, &s.Backoff)
+	b = putTime(b, specRetryUntil, s.RetryUntil)
+	b = putInt(b, specTimeout, s.Timeout)
+	b = putMap(b, specLabel, s.Labels)
+	b = putInt(b, specRetention, s.Retention)
+	b = putText(b, specGroup, s.Group)
+	return putID(b, specParent, s.Parent)
+}
+
+// ParseSpec is the reverse of AppendSpec. Its payload shares memory with b.
+func ParseSpec(b []byte) (haulier.Spec, error) {
+	var s haulier.Spec
+	err := parseSpec(b, &s)
+	return s, err
+}
+
+func parseSpec(b []byte, s *haulier.Spec) error {
+	f := fields{rest: b}
+	for f.next() {
+		switch f.num {
+		case specID:
+			s.ID = f.id()
+		case specTenant:
+			s.Tenant = f.name()
+		case specQueue:
+			s.Queue = f.name()
+		case specType:
+			s.Type = f.name()
+		case specExec:
+			s.Task.Exec = f.exec()
+		case specPayload:
+			s.Payload = f.bytes()
+		case specBlob:
+			s.Blob = f.text()
+		case specPriority:
+			s.Priority = f.int()
+		case specCreatedAt:
+			s.CreatedAt = f.time()
+		case specRunAt:
+			s.RunAt = f.time()
+		case specMaxAttempts:
+			s.MaxAttempts = f.int()
+		case specBackoff:
+			f.backoff(&s.Backoff)
+		case specRetryUntil:
+			s.RetryUntil = f.time()
+		case specTimeout:
+			s.Timeout = f.duration()
+		case specLabel:
+			s.Labels = f.entry(s.Labels)
+		case specRetention:
+			s.Retention = f.duration()
+		case specGroup:
+			s.Group = f.name()
+		case specParent:
+			s.Parent = f.id()
+		}
+	}
+	return f.err("spec")
+}
+
+func appendExec(b []byte, x *haulier.ExecTask) []byte {
+	b, mark := open(b, specExec)
+	for _, arg := range x.Argv {
+		b = putItem(b, 1, arg)
+	}
+	b = putBool(b, 2, x.Shell)
+	b = putMap(b, 3, x.Env)
+	b = putText(b, 4, x.Dir)
+	b = putInt(b, 5, x.Grace)
+	return shut(b, mark)
+}
+
+func (f *fields) exec() *haulier.ExecTask {
+	x := new(haulier.ExecTask)
+	e := fields{rest: f.bytes()}
+	for e.next() {
+		switch e.num {
+		case 1:
+			x.Argv = more(&e, x.Argv, e.text(), maxItems)
+		case 2:
+			x.Shell = e.bool()
+		case 3:
+			x.Env = e.entry(x.Env)
+		case 4:
+			x.Dir = e.name()
+		case 5:
+			x.Grace = e.duration()
+		}
+	}
+	f.take(e.bad)
+	return x
+}
+
+func appendBackoff(b []byte, o *haulier.Backoff) []byte {
+	if o.Constant == 0 && len(o.List) == 0 && o.Base == 0 && o.Max == 0 && !o.NoJitter {
+		return b
+	}
+	b, mark := open(b, specBackoff)
+	b = putInt(b, 1, o.Constant)
+	for _, d := range o.List {
+		b = putMicros(b, 2, int64(d)) // an item of a list is written also when it is zero
+	}
+	b = putInt(b, 3, o.Base)
+	b = putInt(b, 4, o.Max)
+	b = putBool(b, 5, o.NoJitter)
+	return shut(b, mark)
+}
+
+func (f *fields) backoff(o *haulier.Backoff) {
+	e := fields{rest: f.bytes()}
+	for e.next() {
+		switch e.num {
+		case 1:
+			o.Constant = e.duration()
+		case 2:
+			o.List = more(&e, o.List, e.duration(), maxItems)
+		case 3:
+			o.Base = e.duration()
+		case 4:
+			o.Max = e.duration()
+		case 5:
+			o.NoJitter = e.bool()
+		}
+	}
+	f.take(e.bad)
+}
