@@ -62,8 +62,11 @@ func path(addr string) (string, error) {
 func (s *Store) Put(ctx context.Context, content []byte) (string, error) {
 	addr := Address(content)
 	key, _ := path(addr)
+	// What a power cut left half written under this name is written again.
 	if ok, err := s.bucket.Exists(ctx, key); err == nil && ok {
-		return addr, nil
+		if _, err := s.Get(ctx, addr); err == nil {
+			return addr, nil
+		}
 	}
 	if err := s.bucket.WriteAll(ctx, key, content, nil); err != nil {
 		return "", fmt.Errorf("put blob %s: %w: %w", addr, haulier.ErrUnavailable, err)

@@ -1,0 +1,186 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"time"
+
+	"github.com/haulier/haulier"
+)
+
+// keepKeys is how long an idempotency key is remembered.
+const keepKeys = 7 * 24 * time.Hour
+
+// maxKeyed bounds a request with a key, whose ids must fit a document.
+const maxKeyed = 5000
+
+// Enqueue implements haulier.Producer. Requests without a key go into one commit.
+func (e *Engine) Enqueue(ctx context.Context, reqs []haulier.EnqueueRequest) ([]haulier.EnqueueResult, error) {
+	now, err := e.now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	results := make([]haulier.EnqueueResult, len(reqs))
+	var joined haulier.Batch
+	var members []int // requests of the joined batch
+	for i := range reqs {
+		b, ids, release, err := e.prepare(ctx, &reqs[i], now)
+		defer release()
+		switch {
+		case err != nil:
+			results[i].Err = err
+		case reqs[i].Key != "":
+			results[i] = e.enqueueKeyed(ctx, &reqs[i], b, ids, now)
+		default:
+			results[i].IDs = ids
+			joined.Insert = append(joined.Insert, b.Insert...)
+			joined.Docs = append(joined.Docs, b.Docs...)
+			members = append(members, i)
+		}
+	}
+	if len(members) == 0 {
+		return results, nil
+	}
+	joined.Sync = true
+	if err := e.store.Commit(ctx, &joined); err != nil {
+		for _, i := range members {
+			results[i] = haulier.EnqueueResult{Err: fmt.Errorf("enqueue: %w", err)}
+		}
+	}
+	return results, nil
+}
+
+// prepare turns a request into the batch that adds its jobs. release is to be
+// called when the batch was committed or given up.
+func (e *Engine) prepare(ctx context.Context, r *haulier.EnqueueRequest, now time.Time) (b *haulier.Batch, ids []haulier.ID, release func(), err error) {
+	release = func() {}
+	switch {
+	case len(r.Jobs) == 0:
+		return nil, nil, release, &haulier.FieldError{Field: "jobs", Msg: "is empty: name at least one job"}
+	case len(r.Jobs) > haulier.MaxBatch || r.Key != "" && len(r.Jobs) > maxKeyed:
+		return nil, nil, release, &haulier.FieldError{Field: "jobs", Kind: haulier.ErrTooLarge, Msg: fmt.Sprintf(
+			"has %d jobs: send at most %d in a request, or %d with an idempotency key", len(r.Jobs), haulier.MaxBatch, maxKeyed)}
+	case len(r.Key) > haulier.MaxName:
+		return nil, nil, release, &haulier.FieldError{Field: "key", Kind: haulier.ErrTooLarge, Msg: fmt.Sprintf("is longer than %d bytes", haulier.MaxName)}
+	}
+	ids = make([]haulier.ID, len(r.Jobs))
+	haulier.FillIDs(ids, now)
+	b = &haulier.Batch{Insert: make([]haulier.Job, len(r.Jobs))}
+	for i := range r.Jobs {
+		j := &b.Insert[i]
+		j.Spec = r.Jobs[i]
+		j.ID, j.CreatedAt, j.Parent = ids[i], now.UTC().Truncate(time.Microsecond), haulier.NilID
+		if err := complete(&j.Spec, now); err != nil {
+			return nil, nil, release, inJob(i, err)
+		}
+		if len(j.Payload) > haulier.MaxPayload {
+			if len(b.Docs) == 0 {
+				e.blobRefs.RLock()
+				release = e.blobRefs.RUnlock
+			}
+			if err := e.payloadToBlob(ctx, &j.Spec, b); err != nil {
+				return nil, nil, release, err
+			}
+		}
+		j.Status = j.Spec.First(now, r.By)
+	}
+	return b, ids, release, nil
+}
+
+func (e *Engine) payloadToBlob(ctx context.Context, s *haulier.Spec, b *haulier.Batch) error {
+	addr, err := e.blobs.Put(ctx, s.Payload)
+	if err != nil {
+		return fmt.Errorf("enqueue: keep the payload: %w", err)
+	}
+	s.Blob, s.Payload = addr, nil
+	b.Docs = append(b.Docs, blobRef(addr, s.ID))
+	return nil
+}
+
+// keyed is the document of an idempotency key.
+type keyed struct {
+	Digest  []byte       `json:"digest"` // of the request's jobs
+	Expires time.Time    `json:"expires"`
+	IDs     []haulier.ID `json:"ids"`
+}
+
+func (e *Engine) enqueueKeyed(ctx context.Context, r *haulier.EnqueueRequest, b *haulier.Batch, ids []haulier.ID, now time.Time) haulier.EnqueueResult {
+	key := b.Insert[0].Tenant + "/" + r.Key
+	digest, err := digestOf(r.Jobs)
+	if err != nil {
+		return haulier.EnqueueResult{Err: err}
+	}
+	for {
+		expect := uint64(0)
+		old, err := e.store.Doc(ctx, haulier.DocRequest, key)
+		if err == nil {
+			var k keyed
+			if err := json.Unmarshal(old.Value, &k); err != nil {
+				return haulier.EnqueueResult{Err: fmt.Errorf("idempotency key %q: %w: %w", r.Key, haulier.ErrCorrupt, err)}
+			}
+			if now.Before(k.Expires) {
+				return repeated(r.Key, &k, digest)
+			}
+			expect = old.Rev
+		} else if !errors.Is(err, haulier.ErrNotFound) {
+			return haulier.EnqueueResult{Err: fmt.Errorf("enqueue: %w", err)}
+		}
+		value, err := json.Marshal(keyed{Digest: digest, Expires: now.Add(keepKeys), IDs: ids})
+		if err != nil {
+			return haulier.EnqueueResult{Err: err}
+		}
+		commit := *b
+		commit.Sync = true
+		commit.Docs = append(b.Docs[:len(b.Docs):len(b.Docs)], haulier.DocWrite{Kind: haulier.DocRequest, Key: key, Expect: expect, Value: value})
+		err = e.store.Commit(ctx, &commit)
+		if errors.Is(err, haulier.ErrConflict) {
+			continue // somebody used the key at the same time: answer theirs
+		}
+		if err != nil {
+			return haulier.EnqueueResult{Err: fmt.Errorf("enqueue: %w", err)}
+		}
+		return haulier.EnqueueResult{IDs: ids}
+	}
+}
+
+// repeated answers a request whose key is known. The first answer may not be on
+// stable storage yet when the second is given; both ask for the same sync.
+func repeated(key string, k *keyed, digest []byte) haulier.EnqueueResult {
+	if string(k.Digest) != string(digest) {
+		return haulier.EnqueueResult{Err: fmt.Errorf(
+			"idempotency key %q: %w: it was used for other jobs; choose a new key for a new request", key, haulier.ErrConflict)}
+	}
+	return haulier.EnqueueResult{IDs: k.IDs, Repeated: true}
+}
+
+// digestOf is what two requests must share to count as the same: everything that the caller gave.
+func digestOf(jobs []haulier.Spec) ([]byte, error) {
+	h := sha256.New()
+	for i := range jobs {
+		if err := digestSpec(h, &jobs[i]); err != nil {
+			return nil, err
+		}
+	}
+	return h.Sum(nil), nil
+}
+
+func digestSpec(h hash.Hash, s *haulier.Spec) error {
+	c := *s
+	c.ID, c.CreatedAt, c.Parent = haulier.NilID, time.Time{}, haulier.NilID
+	// A start or deadline that a client computed from its clock differs in each repetition.
+	c.RetryUntil = time.Time{}
+	b, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("enqueue: %w: %w", haulier.ErrInvalid, err)
+	}
+	fmt.Fprintf(h, "%d %s %d %s\n", len(b), b, len(s.Payload), s.Payload)
+	return nil
+}
+
+func blobRef(addr string, job haulier.ID) haulier.DocWrite {
+	return haulier.DocWrite{Kind: haulier.DocBlobRef, Key: addr + "/" + job.String(), Expect: haulier.AnyRev, Value: []byte{}}
+}

@@ -1,0 +1,258 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/haulier/haulier"
+)
+
+// maxThen bounds the follow-on jobs of one finish, so that it fits one commit on every store.
+const maxThen = 40
+
+// Report implements haulier.Consumer. All reports of a call go into one commit;
+// when that meets a conflict, each job's go into one of their own.
+func (e *Engine) Report(ctx context.Context, session haulier.ID, reports []haulier.Report) ([]error, error) {
+	if len(reports) > haulier.MaxReports {
+		return nil, &haulier.FieldError{Field: "reports", Kind: haulier.ErrTooLarge, Msg: fmt.Sprintf("has %d reports: send at most %d in a request", len(reports), haulier.MaxReports)}
+	}
+	s, err := e.sessions.get(session)
+	if err != nil {
+		return nil, err
+	}
+	errs := make([]error, len(reports))
+	groups := byJob(reports)
+	sortGroups(groups, reports)
+	if err = e.reportOnce(ctx, s, reports, groups, errs); errors.Is(err, haulier.ErrConflict) {
+		err = e.reportEach(ctx, s, reports, groups, errs)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	}
+	return errs, nil
+}
+
+// reportEach carries out each job's reports on their own, anew while others change the job.
+func (e *Engine) reportEach(ctx context.Context, s *session, reports []haulier.Report, groups [][]int, errs []error) error {
+	for _, g := range groups {
+		var err error
+		for range conflictTries {
+			if err = e.reportOnce(ctx, s, reports, [][]int{g}, errs); !errors.Is(err, haulier.ErrConflict) {
+				break
+			}
+		}
+		if errors.Is(err, haulier.ErrConflict) {
+			for _, i := range g {
+				errs[i] = err
+			}
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// byJob groups the indexes of reports by their job, in order of first appearance.
+func byJob(reports []haulier.Report) [][]int {
+	place := make(map[haulier.ID]int, len(reports))
+	groups := make([][]int, 0, len(reports))
+	flat := make([]int, len(reports)) // backs the groups of one, which most are
+	for i := range reports {
+		id := reports[i].Job
+		if k, ok := place[id]; ok {
+			groups[k] = append(groups[k], i)
+			continue
+		}
+		place[id] = len(groups)
+		flat[i] = i
+		groups = append(groups, flat[i:i+1:i+1])
+	}
+	return groups
+}
+
+// sortGroups puts the groups in order of their jobs, the order in which outputs are locked.
+func sortGroups(groups [][]int, reports []haulier.Report) {
+	slices.SortFunc(groups, func(a, b []int) int { return bytes.Compare(reports[a[0]].Job[:], reports[b[0]].Job[:]) })
+}
+
+// reporting is one commit of reports in the making.
+type reporting struct {
+	e       *Engine
+	session *session
+	now     time.Time
+	batch   haulier.Batch
+	grown   []*output // outputs to be settled after the commit
+	release func()
+}
+
+// reportOnce puts the reports of the groups into one commit. Reports that the
+// rule book refuses get their error in errs; only the store's errors are returned.
+func (e *Engine) reportOnce(ctx context.Context, s *session, reports []haulier.Report, groups [][]int, errs []error) error {
+	ids := make([]haulier.ID, len(groups))
+	for k, g := range groups {
+		ids[k] = reports[g[0]].Job
+	}
+	jobs, err := e.store.Jobs(ctx, ids)
+	if err != nil {
+		return err
+	}
+	now, err := e.now(ctx)
+	if err != nil {
+		return err
+	}
+	r := &reporting{e: e, session: s, now: now}
+	defer r.settle()
+	for k, g := range groups {
+		if err := r.job(ctx, jobs[k], reports, g, errs); err != nil {
+			return err
+		}
+	}
+	if len(r.batch.Update)+len(r.batch.Docs)+len(r.batch.Insert) == 0 {
+		return nil
+	}
+	if err := e.store.Commit(ctx, &r.batch); err != nil {
+		return err
+	}
+	for _, o := range r.grown {
+		if o.commit(e.outputs) {
+			e.hub.grew(o.ref.Job)
+		}
+	}
+	return nil
+}
+
+// settle gives back what the commit held, whether it was made or not.
+func (r *reporting) settle() {
+	for _, o := range r.grown {
+		o.mu.Unlock()
+	}
+	if r.release != nil {
+		r.release()
+	}
+}
+
+// job adds the reports about one job.
+func (r *reporting) job(ctx context.Context, j *haulier.Job, reports []haulier.Report, group []int, errs []error) error {
+	if j == nil {
+		for _, i := range group {
+			errs[i] = fmt.Errorf("job %v: %w: it was deleted", reports[i].Job, haulier.ErrLeaseLost)
+		}
+		return nil
+	}
+	before := j.Rev
+	cur := *j
+	var out *output
+	for _, i := range group {
+		rep := &reports[i]
+		errs[i] = nil
+		if !cur.State.Owned() || cur.Session != r.session.ID || cur.Attempt != rep.Attempt {
+			errs[i] = fmt.Errorf("job %v: %w: attempt %d is not the session's any more", j.ID, haulier.ErrLeaseLost, rep.Attempt)
+			continue
+		}
+		if len(rep.Log) > 0 || rep.Kind == haulier.ReportFinish {
+			if out == nil {
+				var err error
+				if out, err = r.output(ctx, &cur, rep); err != nil {
+					return err
+				}
+			}
+			if err := out.append(rep); err != nil {
+				errs[i] = err
+				continue
+			}
+		}
+		if err := r.one(ctx, &cur, rep, out); err != nil {
+			if isStore(err) {
+				return err
+			}
+			errs[i] = err
+		}
+	}
+	if cur.Rev != before {
+		r.batch.Update = append(r.batch.Update, haulier.JobUpdate{Spec: &j.Spec, Expect: before, Status: cur.Status})
+	}
+	if out != nil {
+		r.batch.Docs = append(r.batch.Docs, out.writes()...)
+	}
+	return nil
+}
+
+// isStore tells the store's errors, which are about the call, from those about one report.
+func isStore(err error) bool {
+	return errors.Is(err, haulier.ErrUnavailable) || errors.Is(err, haulier.ErrCorrupt)
+}
+
+// one decides what a report does to the job.
+func (r *reporting) one(ctx context.Context, cur *haulier.Job, rep *haulier.Report, out *output) error {
+	ev := haulier.Event{Session: r.session.ID, Attempt: rep.Attempt, By: cur.Worker}
+	switch rep.Kind {
+	case haulier.ReportLog:
+		return nil
+	case haulier.ReportStart:
+		if cur.State == haulier.Running {
+			return nil // said again, as after an adoption
+		}
+		ev.Kind = haulier.EventStart
+	case haulier.ReportProgress:
+		ev.Kind, ev.Percent, ev.Step = haulier.EventProgress, rep.Percent, rep.Step
+	case haulier.ReportRelease:
+		ev.Kind, ev.Error = haulier.EventRelease, rep.Error
+		r.batch.Sync = true
+	case haulier.ReportFinish:
+		return r.finish(ctx, cur, rep, ev, out)
+	default:
+		return field("kind", fmt.Sprintf("%d is no kind of report", rep.Kind))
+	}
+	return become(cur, ev, r.now)
+}
+
+func (r *reporting) finish(ctx context.Context, cur *haulier.Job, rep *haulier.Report, ev haulier.Event, out *output) error {
+	ev.Kind, ev.Outcome, ev.Code, ev.Error = haulier.EventFinish, rep.Outcome, rep.Code, rep.Error
+	ev.Result, ev.Delay = rep.Result, rep.Delay
+	if len(rep.Then) > 0 {
+		if rep.Outcome != haulier.OutcomeOK {
+			return field("then", "only an attempt that ended ok can bring further jobs")
+		}
+		if err := r.follow(ctx, cur, rep.Then); err != nil {
+			return err
+		}
+	}
+	var err error
+	if ev.LogBlob, ev.LogSize, err = out.close(ctx, r); err != nil {
+		return err
+	}
+	r.batch.Sync = true
+	return become(cur, ev, r.now)
+}
+
+// follow adds the jobs that a finish brings, in the tenant of the job that ends.
+func (r *reporting) follow(ctx context.Context, cur *haulier.Job, specs []haulier.Spec) error {
+	if len(specs) > maxThen {
+		return &haulier.FieldError{Field: "then", Kind: haulier.ErrTooLarge, Msg: fmt.Sprintf("has %d jobs: at most %d come with a finish; enqueue more by the API while the job runs", len(specs), maxThen)}
+	}
+	jobs := make([]haulier.Spec, len(specs))
+	for i, s := range specs {
+		if s.Tenant != "" && s.Tenant != cur.Tenant {
+			return fmt.Errorf("then[%d].tenant: %w: a job brings jobs of its own tenant only", i, haulier.ErrForbidden)
+		}
+		s.Tenant = cur.Tenant
+		if len(s.Payload) > haulier.MaxPayload {
+			return &haulier.FieldError{Field: fmt.Sprintf("then[%d].payload", i), Kind: haulier.ErrTooLarge, Msg: fmt.Sprintf("has %d bytes: at most %d in a finish", len(s.Payload), haulier.MaxPayload)}
+		}
+		jobs[i] = s
+	}
+	b, _, release, err := r.e.prepare(ctx, &haulier.EnqueueRequest{Jobs: jobs, By: "job " + cur.ID.String()}, r.now)
+	release()
+	if err != nil {
+		return err
+	}
+	for i := range b.Insert {
+		b.Insert[i].Parent = cur.ID
+	}
+	r.batch.Insert = append(r.batch.Insert, b.Insert...)
+	return nil
+}

@@ -1,0 +1,165 @@
+package engine
+
+import (
+	"sync"
+	"time"
+
+	"github.com/haulier/haulier"
+)
+
+// scheduler brings bands with work and waiting claims together.
+type scheduler struct {
+	mu      sync.Mutex
+	policy  Policy
+	waiters []*waiter // in the order in which they began to wait
+	closed  bool
+}
+
+// waiter is a claim that waits for jobs.
+type waiter struct {
+	session *haulier.Session
+	wake    chan struct{} // one place: a wake-up that was not used yet
+}
+
+func newScheduler(p Policy) *scheduler { return &scheduler{policy: p} }
+
+// join begins to wait; the claim looks for work only after it, so that no wake-up is missed.
+func (s *scheduler) join(session *haulier.Session) *waiter {
+	w := &waiter{session: session, wake: make(chan struct{}, 1)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiters = append(s.waiters, w)
+	if s.closed {
+		w.wake <- struct{}{}
+	}
+	return w
+}
+
+// leave ends the wait. A wake-up that came too late is passed on.
+func (s *scheduler) leave(w *waiter) {
+	s.mu.Lock()
+	for i, x := range s.waiters {
+		if x == w {
+			s.waiters = append(s.waiters[:i], s.waiters[i+1:]...)
+			break
+		}
+	}
+	s.mu.Unlock()
+	select {
+	case <-w.wake:
+		s.wakeAll()
+	default:
+	}
+}
+
+// changed wakes claims that can run what became pending: for each lane as many as it has new jobs.
+func (s *scheduler) changed(changes []haulier.JobChange) {
+	var fresh map[haulier.Lane]int
+	var stopped map[haulier.Lane]int
+	for i := range changes {
+		c := &changes[i]
+		if c.Status.State == haulier.Pending {
+			fresh = count(fresh, c.Spec.Lane())
+		}
+		if c.Before.Owned() && !c.Status.State.Owned() {
+			stopped = count(stopped, c.Spec.Lane())
+		}
+	}
+	if fresh == nil && stopped == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for lane, n := range stopped {
+		s.policy.Stopped(lane, n)
+	}
+	for lane, n := range fresh {
+		s.wakeLane(lane, n)
+	}
+}
+
+func count(m map[haulier.Lane]int, l haulier.Lane) map[haulier.Lane]int {
+	if m == nil {
+		m = map[haulier.Lane]int{}
+	}
+	m[l]++
+	return m
+}
+
+func (s *scheduler) wakeLane(lane haulier.Lane, n int) {
+	for _, w := range s.waiters {
+		if n == 0 {
+			return
+		}
+		if _, ok := w.session.Runs(lane); ok && w.signal() {
+			n--
+		}
+	}
+}
+
+// wakeAll makes every waiting claim look again, as after a queue was resumed.
+func (s *scheduler) wakeAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.waiters {
+		w.signal()
+	}
+}
+
+// signal reports whether the waiter had no wake-up pending.
+func (w *waiter) signal() bool {
+	select {
+	case w.wake <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+// pick chooses what to take of the bands for a session.
+func (s *scheduler) pick(session *haulier.Session, bands []haulier.BandHead, q *queues, n int, now time.Time) []haulier.Take {
+	var fit []Candidate
+	for _, b := range bands {
+		w, ok := session.Runs(b.Lane)
+		if !ok || b.N <= 0 {
+			continue
+		}
+		paused, share := q.setting(b.Lane.Tenant, b.Lane.Queue)
+		if !paused {
+			fit = append(fit, Candidate{BandHead: b, Weight: w * share})
+		}
+	}
+	if len(fit) == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.policy.Pick(fit, n, now)
+}
+
+func (s *scheduler) started(jobs []haulier.Job) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := 0; i < len(jobs); {
+		band := haulier.Band{Lane: jobs[i].Lane(), Priority: jobs[i].Priority}
+		k := i + 1
+		for k < len(jobs) && jobs[k].Priority == band.Priority && jobs[k].Lane() == band.Lane {
+			k++
+		}
+		s.policy.Started(band, k-i)
+		i = k
+	}
+}
+
+func (s *scheduler) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.wakeAll()
+}
+
+func (s *scheduler) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}

@@ -1,0 +1,180 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/haulier/haulier"
+)
+
+// Bounds of a command.
+const (
+	maxArgs     = 4096
+	maxArgBytes = 48 << 10 // of arguments and environment together; they are kept in the store
+	maxTimeSpan = 10 * 365 * 24 * time.Hour
+)
+
+// complete fills in a job's defaults and checks every field that a caller can set.
+func complete(s *haulier.Spec, now time.Time) error {
+	if s.Tenant == "" {
+		s.Tenant = haulier.DefaultTenant
+	}
+	if s.Queue == "" {
+		s.Queue = haulier.DefaultQueue
+	}
+	if s.Type == "" {
+		if s.Task.Kind() == haulier.KindGo {
+			return field("type", "is missing: name what the job does, or give it a task such as exec")
+		}
+		s.Type = string(s.Task.Kind())
+	}
+	if s.MaxAttempts == 0 {
+		s.MaxAttempts = haulier.DefaultMaxAttempts
+	}
+	for _, n := range []struct{ field, v string }{{"tenant", s.Tenant}, {"queue", s.Queue}, {"type", s.Type}} {
+		if err := checkName(n.field, n.v); err != nil {
+			return err
+		}
+	}
+	return first(
+		func() error { return checkPolicies(s, now) },
+		func() error { return checkBackoff(&s.Backoff) },
+		func() error { return checkLabels(s) },
+		func() error { return checkPayload(s) },
+		func() error { return checkExec(s.Task.Exec) },
+	)
+}
+
+func first(checks ...func() error) error {
+	for _, c := range checks {
+		if err := c(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkName accepts what can stand in a key, a URL and a table without quoting.
+func checkName(name, v string) error {
+	switch {
+	case v == "":
+		return field(name, "is empty")
+	case len(v) > haulier.MaxName:
+		return field(name, fmt.Sprintf("is longer than %d bytes", haulier.MaxName))
+	}
+	for _, r := range v {
+		if strings.ContainsRune("/*|,=", r) || unicode.IsSpace(r) || !unicode.IsPrint(r) {
+			return field(name, fmt.Sprintf("%.40q has %q in it: use letters, digits and - _ . : only", v, r))
+		}
+	}
+	return nil
+}
+
+func checkPolicies(s *haulier.Spec, now time.Time) error {
+	switch {
+	case s.Priority < -haulier.MaxPriority || s.Priority > haulier.MaxPriority:
+		return field("priority", fmt.Sprintf("is %d: it goes from %d to %d, higher first", s.Priority, -haulier.MaxPriority, haulier.MaxPriority))
+	case s.MaxAttempts < 1 || s.MaxAttempts > haulier.MaxAttemptLimit:
+		return field("max_attempts", fmt.Sprintf("is %d: it goes from 1 to %d", s.MaxAttempts, haulier.MaxAttemptLimit))
+	case s.Timeout < 0 || time.Duration(s.Timeout) > maxTimeSpan:
+		return field("timeout", "must not be negative, nor more than ten years; leave it out for none")
+	case s.Retention < 0 || time.Duration(s.Retention) > maxTimeSpan:
+		return field("retention", "must not be negative, nor more than ten years; leave it out for the default")
+	case s.RunAt.After(now.Add(maxTimeSpan)):
+		return field("run_at", "is more than ten years ahead")
+	case !s.RetryUntil.IsZero() && s.RetryUntil.Before(now):
+		return field("retry_until", "has passed already")
+	case len(s.Group) > haulier.MaxName:
+		return field("group", fmt.Sprintf("is longer than %d bytes", haulier.MaxName))
+	}
+	return nil
+}
+
+func checkBackoff(b *haulier.Backoff) error {
+	if len(b.List) > haulier.MaxBackoffList {
+		return field("backoff.list", fmt.Sprintf("has %d entries: at most %d", len(b.List), haulier.MaxBackoffList))
+	}
+	kinds := 0
+	for _, set := range []bool{b.Constant != 0, len(b.List) > 0, b.Base != 0 || b.Max != 0} {
+		if set {
+			kinds++
+		}
+	}
+	if kinds > 1 {
+		return field("backoff", "mixes kinds: give constant, or list, or base and max")
+	}
+	for _, d := range append([]haulier.Duration{b.Constant, b.Base, b.Max}, b.List...) {
+		if d < 0 || time.Duration(d) > maxTimeSpan {
+			return field("backoff", "has a delay that is negative or more than ten years")
+		}
+	}
+	return nil
+}
+
+func checkLabels(s *haulier.Spec) error {
+	if len(s.Labels) > haulier.MaxLabels {
+		return field("labels", fmt.Sprintf("has %d labels: at most %d", len(s.Labels), haulier.MaxLabels))
+	}
+	for k, v := range s.Labels {
+		if k == "" || len(k)+len(v) > haulier.MaxLabelSize {
+			return field("labels", fmt.Sprintf("label %.40q is empty or longer than %d bytes with its value", k, haulier.MaxLabelSize))
+		}
+	}
+	return nil
+}
+
+func checkPayload(s *haulier.Spec) error {
+	if s.Blob != "" {
+		return field("payload_blob", "can't be given: send the payload, it becomes a blob when it is large")
+	}
+	if len(s.Payload) > haulier.MaxBlobPayload {
+		return &haulier.FieldError{Field: "payload", Kind: haulier.ErrTooLarge, Msg: fmt.Sprintf("has %d bytes: at most %d", len(s.Payload), haulier.MaxBlobPayload)}
+	}
+	return nil
+}
+
+func checkExec(t *haulier.ExecTask) error {
+	if t == nil {
+		return nil
+	}
+	if len(t.Argv) == 0 || t.Argv[0] == "" {
+		return field("task.exec.argv", "is empty: name the program to run")
+	}
+	size := len(t.Dir)
+	for _, a := range t.Argv {
+		size += len(a)
+		if strings.IndexByte(a, 0) >= 0 {
+			return field("task.exec.argv", "has a NUL byte in it, which no argument can hold")
+		}
+	}
+	for k, v := range t.Env {
+		size += len(k) + len(v)
+		if k == "" || strings.ContainsAny(k, "=\x00") || strings.IndexByte(v, 0) >= 0 {
+			return field("task.exec.env", fmt.Sprintf("%.40q is no name of a variable, or its value has a NUL byte", k))
+		}
+	}
+	switch {
+	case len(t.Argv) > maxArgs || size > maxArgBytes:
+		return &haulier.FieldError{Field: "task.exec", Kind: haulier.ErrTooLarge, Msg: fmt.Sprintf(
+			"has %d arguments, %d bytes: at most %d and %d; send long input as the payload, it is the command's standard input", len(t.Argv), size, maxArgs, maxArgBytes)}
+	case strings.IndexByte(t.Dir, 0) >= 0:
+		return field("task.exec.dir", "has a NUL byte in it")
+	case t.Grace < 0 || time.Duration(t.Grace) > 24*time.Hour:
+		return field("task.exec.grace", "must lie between 0 and 24h")
+	}
+	return nil
+}
+
+func field(name, msg string) error { return &haulier.FieldError{Field: name, Msg: msg} }
+
+// inJob puts the job's place in the request in front of a field's path.
+func inJob(i int, err error) error {
+	var f *haulier.FieldError
+	if errors.As(err, &f) {
+		return &haulier.FieldError{Field: fmt.Sprintf("jobs[%d].%s", i, f.Field), Msg: f.Msg, Kind: f.Kind}
+	}
+	return fmt.Errorf("jobs[%d]: %w", i, err)
+}
