@@ -19,14 +19,27 @@ const (
 
 // alarm is when the sweeper wakes next.
 type alarm struct {
-	mu sync.Mutex
-	at time.Time // zero: it is at work, and will look again
+	mu    sync.Mutex
+	at    time.Time // zero: the sweeper is at work
+	noted time.Time // earliest time that was set while it was at work
 }
 
-func (a *alarm) set(at time.Time) {
+// work notes that the sweeper looks at what is due.
+func (a *alarm) work() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.at, a.noted = time.Time{}, time.Time{}
+}
+
+// arm sets when the sweeper wakes: at the given time, or at an earlier one that was set since work.
+func (a *alarm) arm(at time.Time) time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.noted.IsZero() && a.noted.Before(at) {
+		at = a.noted
+	}
 	a.at = at
+	return at
 }
 
 // changed wakes the sweeper when a timer was set that falls due before it would look.
@@ -37,7 +50,7 @@ func (a *alarm) changed(changes []haulier.JobChange, poke chan<- struct{}) {
 		if c.Status.State == haulier.Scheduled {
 			at = c.Status.RunAt
 		}
-		if !at.IsZero() && a.later(at) {
+		if !at.IsZero() && a.note(at) {
 			select {
 			case poke <- struct{}{}:
 			default:
@@ -47,10 +60,17 @@ func (a *alarm) changed(changes []haulier.JobChange, poke chan<- struct{}) {
 	}
 }
 
-func (a *alarm) later(than time.Time) bool {
+// note reports whether the sweeper sleeps for longer than until then.
+func (a *alarm) note(at time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return !a.at.IsZero() && than.Before(a.at)
+	if a.at.IsZero() {
+		if a.noted.IsZero() || at.Before(a.noted) {
+			a.noted = at
+		}
+		return false
+	}
+	return at.Before(a.at)
 }
 
 func (e *Engine) wakeSweeper() {
@@ -64,7 +84,7 @@ func (e *Engine) wakeSweeper() {
 func (e *Engine) sweep(ctx context.Context) error {
 	keysAt := time.Time{}
 	for ctx.Err() == nil {
-		e.alarm.set(time.Time{})
+		e.alarm.work()
 		next, busy, err := e.sweepOnce(ctx)
 		if err == nil && !time.Now().Before(keysAt) {
 			keysAt = time.Now().Add(keysEvery)
@@ -92,8 +112,7 @@ func (e *Engine) rest(ctx context.Context, next time.Duration) error {
 	if err != nil {
 		now = time.Now()
 	}
-	e.alarm.set(now.Add(next))
-	timer := time.NewTimer(next)
+	timer := time.NewTimer(max(e.alarm.arm(now.Add(next)).Sub(now), 0))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

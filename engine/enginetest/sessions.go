@@ -1,0 +1,225 @@
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/haulier/haulier"
+)
+
+// keep lets time pass while the session is renewed, as a live worker does.
+func (h *Harness) keep(session haulier.ID, d time.Duration) {
+	h.t.Helper()
+	for d > 0 {
+		step := min(d, 10*time.Second)
+		h.pass(step)
+		d -= step
+		if _, err := h.Renew(h.t.Context(), haulier.RenewRequest{Session: session, Epoch: h.epoch(session)}); err != nil {
+			h.t.Fatalf("renew: %v", err)
+		}
+	}
+}
+
+func (h *Harness) epoch(session haulier.ID) string {
+	h.t.Helper()
+	r, err := h.Renew(h.t.Context(), haulier.RenewRequest{Session: session})
+	if err != nil {
+		h.t.Fatalf("renew: %v", err)
+	}
+	return r.Epoch
+}
+
+type renewed struct {
+	haulier.RenewReply
+	err error
+}
+
+// renewing renews in the background with a wait.
+func (h *Harness) renewing(ctx context.Context, session haulier.ID, wait time.Duration) <-chan renewed {
+	epoch := h.epoch(session)
+	out := make(chan renewed, 1)
+	go func() {
+		r, err := h.Renew(ctx, haulier.RenewRequest{Session: session, Wait: wait, Epoch: epoch})
+		out <- renewed{r, err}
+	}()
+	synctest.Wait()
+	return out
+}
+
+var sessions = []behaviour{
+	{"a dead worker's jobs run again within its lease", func(t *testing.T, h *Harness) {
+		id := h.add(nil)
+		s := h.open(nil)
+		j := h.claimOne(s)
+		h.report(s, haulier.Report{Ref: ref(j), Kind: haulier.ReportStart})
+		h.pass(29 * time.Second)
+		h.want(id, haulier.Running)
+		h.pass(2 * time.Second)
+		r := h.want(id, haulier.Pending)
+		if r.Crashes != 1 || r.Tries() != 1 {
+			t.Errorf("crashes %d, tries %d: a lost worker counts as an error", r.Crashes, r.Tries())
+		}
+		if errs, err := h.Report(t.Context(), s, []haulier.Report{{Ref: ref(j), Kind: haulier.ReportFinish, Outcome: haulier.OutcomeOK}}); !errors.Is(err, haulier.ErrLeaseLost) {
+			t.Errorf("the dead worker's report: %v, %v; want ErrLeaseLost", errs, err)
+		}
+		again := h.claimOne(h.open(nil))
+		if again.ID != id || again.Attempt != 2 {
+			t.Errorf("claimed again: attempt %d", again.Attempt)
+		}
+	}},
+	{"a renewed session keeps its jobs for as long as it likes", func(t *testing.T, h *Harness) {
+		id := h.add(nil)
+		s := h.open(nil)
+		h.claimOne(s)
+		h.keep(s, 3*24*time.Hour/100)
+		h.want(id, haulier.Claimed)
+	}},
+	{"a job that takes its workers down again and again ends failed as poison", func(t *testing.T, h *Harness) {
+		id := h.add(nil)
+		for range haulier.PoisonAfter {
+			h.claimOne(h.open(nil))
+			h.pass(31 * time.Second)
+		}
+		if j := h.want(id, haulier.Failed); !strings.HasPrefix(j.Reason, "poison") {
+			t.Errorf("reason %q", j.Reason)
+		}
+	}},
+	{"a claim waits for work and gets it at once", func(t *testing.T, h *Harness) {
+		s := h.open(nil)
+		got := make(chan []haulier.Job, 1)
+		go func() {
+			jobs, err := h.Claim(context.Background(), haulier.ClaimRequest{Session: s, N: 5, Wait: 20 * time.Second})
+			if err != nil {
+				t.Errorf("claim: %v", err)
+			}
+			got <- jobs
+		}()
+		synctest.Wait()
+		h.pass(5 * time.Second)
+		begin := time.Now()
+		id := h.add(nil)
+		if jobs := <-got; len(jobs) != 1 || jobs[0].ID != id || time.Since(begin) > time.Millisecond {
+			t.Fatalf("claimed %v after %v", ids(jobs), time.Since(begin))
+		}
+	}},
+	{"a claim that finds nothing ends with its wait", func(t *testing.T, h *Harness) {
+		s := h.open(nil)
+		begin := time.Now()
+		jobs, err := h.Claim(t.Context(), haulier.ClaimRequest{Session: s, N: 1, Wait: 7 * time.Second})
+		if err != nil || len(jobs) != 0 || time.Since(begin) != 7*time.Second {
+			t.Fatalf("%v, %v after %v", jobs, err, time.Since(begin))
+		}
+	}},
+	{"closing a session gives its jobs back, not counted", func(t *testing.T, h *Harness) {
+		id := h.add(nil)
+		s := h.open(nil)
+		h.claimOne(s)
+		if err := h.CloseSession(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		if j := h.want(id, haulier.Pending); j.Tries() != 0 {
+			t.Errorf("tries %d", j.Tries())
+		}
+		if _, err := h.Claim(t.Context(), haulier.ClaimRequest{Session: s, N: 1}); !errors.Is(err, haulier.ErrLeaseLost) {
+			t.Errorf("claim by a closed session: %v", err)
+		}
+	}},
+	{"a broken connection shortens the lease to a third", func(t *testing.T, h *Harness) {
+		id := h.add(nil)
+		s := h.open(nil)
+		h.claimOne(s)
+		ctx, cut := context.WithCancel(t.Context())
+		reply := h.renewing(ctx, s, 10*time.Second)
+		cut()
+		<-reply
+		synctest.Wait()
+		h.pass(9 * time.Second)
+		h.want(id, haulier.Claimed)
+		h.pass(2 * time.Second)
+		h.want(id, haulier.Pending)
+	}},
+	{"a worker that connects anew in time has its whole lease again", func(t *testing.T, h *Harness) {
+		id := h.add(nil)
+		s := h.open(nil)
+		h.claimOne(s)
+		ctx, cut := context.WithCancel(t.Context())
+		reply := h.renewing(ctx, s, 10*time.Second)
+		cut()
+		<-reply
+		synctest.Wait()
+		h.pass(5 * time.Second)
+		h.epoch(s)
+		h.pass(25 * time.Second)
+		h.want(id, haulier.Claimed)
+	}},
+	{"the jobs and sessions outlive a restart of the server", func(t *testing.T, h *Harness) {
+		id := h.add(nil)
+		s := h.open(nil)
+		j := h.claimOne(s)
+		h.report(s, haulier.Report{Ref: ref(j), Kind: haulier.ReportStart})
+		h.restart()
+		h.pass(20 * time.Second)
+		h.want(id, haulier.Running)
+		if r, err := h.Renew(t.Context(), haulier.RenewRequest{Session: s, Held: []haulier.Ref{ref(j)}}); err != nil || len(r.Lost) != 0 {
+			t.Fatalf("renew: %+v, %v", r, err)
+		}
+		h.finish(s, j, haulier.OutcomeOK)
+		h.want(id, haulier.Succeeded)
+	}},
+	{"a worker that takes over resumes the session with its jobs", func(t *testing.T, h *Harness) {
+		h.add(nil)
+		s := h.open(nil)
+		j := h.claimOne(s)
+		h.pass(20 * time.Second)
+		if again := h.open(func(x *haulier.Session) { x.ID = s; x.PID = 42 }); again != s {
+			t.Fatalf("resumed %v, want %v", again, s)
+		}
+		h.pass(20 * time.Second)
+		h.finish(s, j, haulier.OutcomeOK)
+		h.want(j.ID, haulier.Succeeded)
+		h.pass(time.Hour)
+		if _, err := h.OpenSession(t.Context(), haulier.Session{ID: s, Worker: "w1", Kinds: []haulier.Kind{haulier.KindGo}}); !errors.Is(err, haulier.ErrLeaseLost) {
+			t.Fatalf("resume of an expired session: %v, want ErrLeaseLost", err)
+		}
+	}},
+	{"what a session holds no more is told as lost", func(t *testing.T, h *Harness) {
+		id := h.add(nil)
+		s := h.open(nil)
+		j := h.claimOne(s)
+		h.finish(s, j, haulier.OutcomeOK)
+		r, err := h.Renew(t.Context(), haulier.RenewRequest{Session: s, Held: []haulier.Ref{ref(j)}})
+		if err != nil || len(r.Lost) != 1 || r.Lost[0].Job != id {
+			t.Fatalf("renew: %+v, %v", r, err)
+		}
+	}},
+	{"a session takes only the tenants, queues, kinds and types that it serves", func(t *testing.T, h *Harness) {
+		want := h.add(func(s *haulier.Spec) { s.Queue, s.Tenant = "q1", "acme" })
+		h.add(func(s *haulier.Spec) { s.Queue, s.Tenant = "q2", "acme" })
+		h.add(func(s *haulier.Spec) { s.Queue = "q1" })
+		h.add(func(s *haulier.Spec) { s.Queue, s.Tenant, s.Type = "q1", "acme", "unknown" })
+		h.add(func(s *haulier.Spec) {
+			s.Queue, s.Tenant = "q1", "acme"
+			s.Task.Exec = &haulier.ExecTask{Argv: []string{"true"}}
+		})
+		s := h.open(func(s *haulier.Session) {
+			s.Tenants, s.Queues, s.Kinds = []string{"acme"}, map[string]int{"q1": 1}, []haulier.Kind{haulier.KindGo}
+		})
+		if j := h.claimOne(s); j.ID != want {
+			t.Errorf("claimed %v", j.Lane())
+		}
+	}},
+	{"a draining session gets no more jobs", func(t *testing.T, h *Harness) {
+		s := h.open(nil)
+		if _, err := h.Renew(t.Context(), haulier.RenewRequest{Session: s, Drain: true}); err != nil {
+			t.Fatal(err)
+		}
+		h.add(nil)
+		if got := h.claim(s, 1); len(got) != 0 {
+			t.Errorf("claimed %v", ids(got))
+		}
+	}},
+}
