@@ -128,6 +128,7 @@ func (e *Engine) Run(ctx context.Context) error {
 // does not close the store.
 func (e *Engine) Close() {
 	e.stop()
+	e.hold.stop()
 	e.sched.close()
 	e.hub.close()
 }

@@ -329,8 +329,8 @@ func (e *Engine) loadSessions(ctx context.Context) error {
 	}
 	e.hold = &hold{}
 	if e.store.Opened().ClaimsLost && len(waiting) > 0 {
-		e.hold.begin(waiting, lease, e.sched.wakeAll)
 		e.log.Warn("the machine went down: workers may say for one lease what they run, before jobs are handed out", "sessions", len(waiting), "lease", lease)
+		e.hold.begin(waiting, lease, e.sched.wakeAll)
 	}
 	return nil
 }
@@ -440,6 +440,15 @@ func (h *hold) said(id haulier.ID) {
 	h.mu.Unlock()
 	if done {
 		h.over()
+	}
+}
+
+// stop ends the hold with the engine.
+func (h *hold) stop() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.timer != nil {
+		h.timer.Stop()
 	}
 }
 

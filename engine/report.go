@@ -149,6 +149,13 @@ func (r *reporting) job(ctx context.Context, j *haulier.Job, reports []haulier.R
 	for _, i := range group {
 		rep := &reports[i]
 		errs[i] = nil
+		if cur.State == haulier.Pending && cur.Attempt+1 == rep.Attempt && r.e.hold.active() {
+			// A power cut made the store forget the claim: the report says it again.
+			if err := become(&cur, haulier.Event{Kind: haulier.EventReclaim, Session: r.session.ID, Attempt: rep.Attempt, By: r.session.snapshot().Worker}, r.now); err != nil {
+				errs[i] = err
+				continue
+			}
+		}
 		if !cur.State.Owned() || cur.Session != r.session.ID || cur.Attempt != rep.Attempt {
 			errs[i] = fmt.Errorf("job %v: %w: attempt %d is not the session's any more", j.ID, haulier.ErrLeaseLost, rep.Attempt)
 			continue
