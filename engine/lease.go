@@ -170,7 +170,8 @@ func (e *Engine) Renew(ctx context.Context, r haulier.RenewRequest) (haulier.Ren
 		return reply, fmt.Errorf("renew session: %w", err)
 	}
 	renewal := s.connect(now, r.Drain)
-	told := r.Held != nil
+	// A worker that knows this run of the server was asked, if there was anything to ask: no list means that it holds nothing.
+	told := len(r.Held) > 0 || r.Epoch == e.epoch && e.hold.active()
 	if told {
 		if reply.Lost, err = e.reclaim(ctx, s, r.Held); err != nil {
 			s.disconnect(renewal)

@@ -82,6 +82,23 @@ func TestAfterAPowerCut(t *testing.T) {
 			}
 		})
 	})
+	t.Run("an idle worker that answers with nothing holds nobody up", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			e, blobs, session, ids := forgetful(t)
+			defer blobs.Close()
+			defer e.Close()
+			first, err := e.Renew(t.Context(), haulier.RenewRequest{Session: session})
+			if err != nil || !first.Resend {
+				t.Fatalf("the worker is not asked: %+v, %v", first, err)
+			}
+			if _, err := e.Renew(t.Context(), haulier.RenewRequest{Session: session, Epoch: first.Epoch}); err != nil {
+				t.Fatal(err)
+			}
+			if n := claimAll(t, e); n != len(ids) {
+				t.Fatalf("%d jobs handed out, want %d", n, len(ids))
+			}
+		})
+	})
 	t.Run("a worker that stays silent holds the others up for one lease at most", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			e, blobs, _, ids := forgetful(t)
