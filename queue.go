@@ -258,7 +258,7 @@ type JobEvent struct {
 	Queue   string    `json:"queue"`
 	Type    string    `json:"type"`
 	Group   string    `json:"group,omitempty"`
-	State   State     `json:"state"` // zero when the job was removed
+	State   State     `json:"state,omitzero"` // zero when the job was removed
 	Removed bool      `json:"removed,omitempty"`
 	Attempt int       `json:"attempt"`
 	Percent float64   `json:"percent,omitempty"`
