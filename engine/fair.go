@@ -72,7 +72,6 @@ type contender struct {
 	Candidate
 	effective int
 	taken     int
-	keys      [3]fairKey // tenant, queue, lane
 }
 
 // Pick implements Policy.
@@ -82,10 +81,11 @@ func (f *Fair) Pick(bands []Candidate, n int, now time.Time) []haulier.Take {
 	}
 	all := make([]contender, len(bands))
 	for i, b := range bands {
-		all[i] = f.contender(b, now)
+		all[i] = contender{Candidate: b, effective: b.Priority + f.risen(b.Since, now)}
 	}
-	slices.SortStableFunc(all, func(a, b contender) int { return cmp.Compare(b.effective, a.effective) })
-	var takes []haulier.Take
+	slices.SortFunc(all, func(a, b contender) int {
+		return cmp.Or(cmp.Compare(b.effective, a.effective), compareLanes(a.Lane, b.Lane), cmp.Compare(b.Priority, a.Priority))
+	})
 	for lo := 0; lo < len(all) && n > 0; {
 		hi := lo
 		for hi < len(all) && all[hi].effective == all[lo].effective {
@@ -94,6 +94,7 @@ func (f *Fair) Pick(bands []Candidate, n int, now time.Time) []haulier.Take {
 		n -= f.share(all[lo:hi], n)
 		lo = hi
 	}
+	var takes []haulier.Take
 	for _, c := range all {
 		if c.taken > 0 {
 			takes = append(takes, haulier.Take{Band: c.Band, N: c.taken})
@@ -102,94 +103,111 @@ func (f *Fair) Pick(bands []Candidate, n int, now time.Time) []haulier.Take {
 	return takes
 }
 
-func (f *Fair) contender(b Candidate, now time.Time) contender {
-	age := max(now.Sub(b.Since), 0)
-	if b.Since.IsZero() {
-		age = 0
+// risen is by how much a band's priority has risen with the wait of its first job.
+func (f *Fair) risen(since, now time.Time) int {
+	if since.IsZero() {
+		return 0
 	}
-	l := b.Lane
-	return contender{
-		Candidate: b,
-		effective: b.Priority + int(age/f.ageing),
-		keys: [3]fairKey{
-			{0, haulier.Lane{Tenant: l.Tenant}},
-			{1, haulier.Lane{Tenant: l.Tenant, Queue: l.Queue}},
-			{2, l},
-		},
-	}
+	return int(max(now.Sub(since), 0) / f.ageing)
 }
 
-// share deals n jobs out among contenders of equal priority, in turns, and returns how many it dealt.
+// share deals up to n jobs out among contenders of equal priority, in turns, and returns how many it dealt.
 func (f *Fair) share(equals []contender, n int) int {
 	if len(f.pass) > maxPasses {
 		clear(f.pass)
 		clear(f.clock)
 	}
+	root := f.tree(equals)
 	dealt := 0
-	// A turn is one job, or more when many are asked for of few lanes.
-	turn := max(1, n/(16*len(equals)))
-	for n > dealt {
-		next := f.next(equals)
-		if next == nil {
-			break
-		}
-		k := int(min(int64(turn), int64(n-dealt), next.N-int64(next.taken)))
-		next.taken += k
-		dealt += k
-		f.served(next, k)
+	turn := max(1, n/(16*len(equals))) // more than one job at a time when many are asked for of few lanes
+	for n > dealt && root.left > 0 {
+		dealt += root.deal(min(turn, n-dealt))
 	}
+	f.remember(root)
 	return dealt
 }
 
-// next is the contender whose tenant, then queue, then lane has the lowest pass.
-func (f *Fair) next(equals []contender) *contender {
-	var best *contender
+// fairNode is a tenant, queue or lane in one share, or the root of them.
+type fairNode struct {
+	key      fairKey
+	weight   int
+	pass     float64
+	clock    float64 // pass of the child last served
+	left     int64   // jobs that can still be taken
+	children []*fairNode
+	bands    []*contender // of a lane, the higher priority first
+}
+
+// tree puts contenders, which are sorted by lane, under their lanes, queues and tenants.
+func (f *Fair) tree(equals []contender) *fairNode {
+	root := &fairNode{key: fairKey{level: -1}, weight: 1}
+	root.clock = f.clock[root.key]
 	for i := range equals {
 		c := &equals[i]
-		if int64(c.taken) < c.N && (best == nil || f.before(c, best)) {
-			best = c
-		}
-	}
-	return best
-}
-
-func (f *Fair) before(a, b *contender) bool {
-	for level := range a.keys {
-		if a.keys[level] != b.keys[level] {
-			pa, pb := f.passOf(a, level), f.passOf(b, level)
-			if pa != pb {
-				return pa < pb
+		at := root
+		at.left += c.N
+		l := c.Lane
+		for level, lane := range [3]haulier.Lane{{Tenant: l.Tenant}, {Tenant: l.Tenant, Queue: l.Queue}, l} {
+			at = f.child(at, fairKey{level, lane})
+			at.left += c.N
+			if level == 1 {
+				at.weight = max(c.Weight, 1)
 			}
-			return laneLess(a.Lane, b.Lane)
+		}
+		at.bands = append(at.bands, c)
+	}
+	return root
+}
+
+func (f *Fair) child(parent *fairNode, key fairKey) *fairNode {
+	if n := len(parent.children); n > 0 && parent.children[n-1].key == key {
+		return parent.children[n-1]
+	}
+	c := &fairNode{key: key, weight: 1, pass: max(f.pass[key], parent.clock), clock: f.clock[key]}
+	parent.children = append(parent.children, c)
+	return c
+}
+
+// deal takes up to n jobs from the child with the lowest pass, and moves its pass on.
+func (n *fairNode) deal(want int) int {
+	if len(n.children) == 0 {
+		return n.take(want)
+	}
+	var next *fairNode
+	for _, c := range n.children {
+		if c.left > 0 && (next == nil || c.pass < next.pass) {
+			next = c
 		}
 	}
-	return false
+	got := next.deal(want)
+	n.clock = next.pass
+	next.pass += float64(got) / float64(next.weight)
+	n.left -= int64(got)
+	return got
 }
 
-func (f *Fair) passOf(c *contender, level int) float64 {
-	return max(f.pass[c.keys[level]], f.clock[parentOf(c, level)])
-}
-
-// parentOf is the key under which a level's clock runs.
-func parentOf(c *contender, level int) fairKey {
-	if level == 0 {
-		return fairKey{level: -1}
-	}
-	return c.keys[level-1]
-}
-
-func (f *Fair) served(c *contender, n int) {
-	for level, key := range c.keys {
-		weight := 1
-		if level == 1 {
-			weight = max(c.Weight, 1)
+func (n *fairNode) take(want int) int {
+	for _, c := range n.bands {
+		if k := int(min(int64(want), c.N-int64(c.taken))); k > 0 {
+			c.taken += k
+			n.left -= int64(k)
+			return k
 		}
-		at := f.passOf(c, level)
-		f.clock[parentOf(c, level)] = at
-		f.pass[key] = at + float64(n)/float64(weight)
+	}
+	return 0
+}
+
+// remember keeps the passes for the next Pick.
+func (f *Fair) remember(n *fairNode) {
+	if n.clock != 0 {
+		f.clock[n.key] = n.clock
+	}
+	for _, c := range n.children {
+		f.pass[c.key] = c.pass
+		f.remember(c)
 	}
 }
 
-func laneLess(a, b haulier.Lane) bool {
-	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Kind, b.Kind)) < 0
+func compareLanes(a, b haulier.Lane) int {
+	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Kind, b.Kind))
 }

@@ -130,9 +130,7 @@ func (e *Engine) lanes(ctx context.Context, f *haulier.Filter) ([]haulier.Lane, 
 		seen[l] = true
 		lanes = append(lanes, l)
 	}
-	slices.SortFunc(lanes, func(a, b haulier.Lane) int {
-		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Kind, b.Kind))
-	})
+	slices.SortFunc(lanes, compareLanes)
 	return lanes, nil
 }
 
