@@ -52,7 +52,7 @@ type reply struct {
 
 // do makes the call, again and again while it may be repeated and its failure may pass.
 func (c *Client) do(ctx context.Context, r *call) (*reply, error) {
-	if c.life.Err() != nil {
+	if c.isClosed() {
 		return nil, errClosed
 	}
 	pause := pauses{until: c.until()}

@@ -46,7 +46,7 @@ type Client struct {
 	own      *http.Transport // to close; nil when it was given
 	enqueues *joiner[haulier.EnqueueRequest, haulier.EnqueueResult]
 
-	life context.Context // of joined requests
+	live func() (context.Context, context.CancelFunc) // begins a joined request; ends with the client
 	end  context.CancelCauseFunc
 
 	mu        sync.Mutex
@@ -75,9 +75,11 @@ func New(c Config) (*Client, error) {
 		cl.own = transport(u)
 		cl.http.Transport = cl.own
 	}
-	cl.life, cl.end = context.WithCancelCause(context.Background())
+	var life context.Context
+	life, cl.end = context.WithCancelCause(context.Background())
+	cl.live = func() (context.Context, context.CancelFunc) { return context.WithCancel(life) }
 	cl.enqueues = &joiner[haulier.EnqueueRequest, haulier.EnqueueResult]{
-		life: cl.life, most: c.InFlight, items: haulier.MaxBatch, sizeOf: enqueueSize, start: cl.start, send: cl.sendEnqueues,
+		live: cl.live, most: c.InFlight, items: haulier.MaxBatch, sizeOf: enqueueSize, start: cl.start, send: cl.sendEnqueues,
 	}
 	return cl, nil
 }
@@ -127,4 +129,10 @@ func (c *Client) start(f func()) bool {
 		c.flights.Go(f)
 	}
 	return !c.closed
+}
+
+func (c *Client) isClosed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
 }

@@ -11,9 +11,9 @@ const maxJoinedBytes = 4 << 20
 // joiner gathers what is asked while requests are on their way, and sends it
 // together. At most a few requests are on their way at once.
 type joiner[Q, A any] struct {
-	life   context.Context // of requests
-	most   int             // requests at once
-	items  int             // of one request
+	live   func() (context.Context, context.CancelFunc) // begins a request
+	most   int                                          // requests at once
+	items  int                                          // of one request
 	sizeOf func(*Q) (items, bytes int)
 	// start runs a goroutine that the client waits for when it is closed; false: it was closed.
 	start func(func()) bool
@@ -86,7 +86,7 @@ func (j *joiner[Q, A]) leave(a *asked[Q, A]) {
 // fly sends requests until nothing waits.
 func (j *joiner[Q, A]) fly() {
 	for {
-		ctx, cancel := context.WithCancel(j.life)
+		ctx, cancel := j.live()
 		crew := j.board(&flight{cancel: cancel})
 		if crew == nil {
 			cancel()

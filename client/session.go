@@ -114,7 +114,7 @@ func (c *Client) reporter(session haulier.ID) *joiner[haulier.Report, error] {
 	j := c.reporters[session]
 	if j == nil {
 		j = &joiner[haulier.Report, error]{
-			life: c.life, most: 2, items: haulier.MaxReports, sizeOf: reportSize, start: c.start,
+			live: c.live, most: 2, items: haulier.MaxReports, sizeOf: reportSize, start: c.start,
 			send: func(ctx context.Context, list []haulier.Report) ([]error, []error) {
 				return c.sendReports(ctx, session, list)
 			},
