@@ -19,7 +19,7 @@ build: modules ## build bin/haulier
 	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/haulier ./cmd/haulier
 
 demo: build ## real work over thousands of real files, with a worker killed half way
-	@sh demo/run bin/haulier
+	@$(GO) run ./demo bin/haulier
 
 test: prepare build vet lint race ## everything: build, vet, lint, all tests with the race detector
 
