@@ -32,14 +32,14 @@ const group = "demo"
 const command = "cksum"
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	if len(os.Args) != 2 {
 		fmt.Fprintln(os.Stderr, "usage: demo PROGRAM   (as in: make demo)")
 		os.Exit(2)
 	}
-	if err := run(ctx, os.Args[1]); err != nil {
-		stop()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1])
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
@@ -268,8 +268,8 @@ func (n *node) stop() {
 		if cmd == nil {
 			continue
 		}
-		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended; its log says how
-		_ = cmd.Wait()
+		cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait() // its log says how it ended
 	}
 	if n.client != nil {
 		n.client.Close()
