@@ -16,7 +16,8 @@ import (
 const (
 	maxInlineStdin = 4 << 10 // bytes that a pipe takes without a reader
 	lingerPoll     = 20 * time.Millisecond
-	closeWait      = time.Second // for what outlives its group with our pipes open
+	closeWait      = time.Second            // for what outlives its group with our pipes open
+	groupWait      = 200 * time.Millisecond // for killed processes to be reaped, which is up to their parent
 )
 
 // command is one run of a program, in the supervisor.
@@ -213,7 +214,7 @@ func (c *command) endGroup(pid int) {
 		case <-c.stopping:
 		}
 	}
-	giveUp := time.Now().Add(closeWait)
+	giveUp := time.Now().Add(groupWait)
 	for signalGroup(pid, syscall.SIGKILL) && time.Now().Before(giveUp) {
 		<-tick.C
 	}

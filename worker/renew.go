@@ -1,0 +1,141 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/haulier/haulier"
+)
+
+// renewLoop keeps the lease and hears of cancellations. A renewal is held by the server for a third of the
+// lease, and counts as lost when it has not come back after another third.
+func (s *session) renewLoop() {
+	var wait backoff
+	var held []haulier.Ref // what the server asked for
+	for s.over.Err() == nil {
+		reply, err := s.renew(s.over, s.lease/3, held)
+		switch {
+		case s.over.Err() != nil:
+			return
+		case err == nil:
+			wait, held = backoff{}, nil
+			if reply.Resend {
+				held = s.refs()
+			}
+		case errors.Is(err, haulier.ErrLeaseLost):
+			s.lose()
+			return
+		default:
+			s.log.Warn("renewal", "err", err)
+			s.failing(&wait)
+		}
+	}
+}
+
+// failing waits before the next try, and ends the jobs when the lease runs out meanwhile.
+func (s *session) failing(wait *backoff) {
+	next := wait.next()
+	left := s.leaseLeft()
+	if left <= 0 {
+		s.fence()
+	} else {
+		next = min(next, left)
+	}
+	t := time.NewTimer(next)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		if s.leaseLeft() <= 0 {
+			s.fence()
+		}
+	case <-s.over.Done():
+	}
+}
+
+func (s *session) leaseLeft() time.Duration {
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	return time.Until(s.leaseEnd)
+}
+
+// renew sends one renewal and does what the reply says. The lease counts from when it was sent.
+func (s *session) renew(ctx context.Context, wait time.Duration, held []haulier.Ref) (haulier.RenewReply, error) {
+	s.w.mu.Lock()
+	req := haulier.RenewRequest{Session: s.id, Wait: wait, Epoch: s.epoch, Held: held, Drain: s.draining}
+	end := s.leaseEnd
+	s.w.mu.Unlock()
+	sent := time.Now()
+	deadline := sent.Add(wait + s.lease/3)
+	if end.After(sent) && end.Before(deadline) {
+		deadline = end
+	}
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	reply, err := s.w.cfg.Consumer.Renew(ctx, req)
+	if err != nil {
+		return reply, err
+	}
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	s.epoch = reply.Epoch
+	if next := sent.Add(s.lease); next.After(s.leaseEnd) {
+		s.leaseEnd = next
+	}
+	if time.Until(s.leaseEnd) > 0 {
+		s.fenced = false
+	}
+	s.cancelled(reply.Cancel)
+	s.dropped(reply.Lost)
+	return reply, nil
+}
+
+// sayHeld tells the server what the worker holds, apart from the renewal that it may hold back.
+func (s *session) sayHeld(ctx context.Context) error {
+	_, err := s.renew(ctx, 0, s.refs())
+	if errors.Is(err, haulier.ErrLeaseLost) {
+		s.lose()
+	}
+	return err
+}
+
+// cancelled ends jobs whose cancellation was asked for. It is called with the lock held.
+func (s *session) cancelled(refs []haulier.Ref) {
+	for _, ref := range refs {
+		r := s.held[ref.Job]
+		if r == nil || r.job.Attempt != ref.Attempt || r.cause != causeNone {
+			continue
+		}
+		s.log.Info("job is cancelled", "job", ref.Job, "attempt", ref.Attempt)
+		r.end(causeCancel)
+		if !r.begun {
+			s.w.ready.take(func(o *run) bool { return o == r })
+			r.release("cancelled before it was started")
+		}
+	}
+}
+
+// dropped ends jobs that are no longer the session's. It is called with the lock held.
+func (s *session) dropped(refs []haulier.Ref) {
+	for _, ref := range refs {
+		r := s.held[ref.Job]
+		if r == nil || r.job.Attempt != ref.Attempt {
+			continue
+		}
+		s.drop(r)
+	}
+}
+
+// drop forgets a job that somebody else may run by now. It is called with the lock held.
+func (s *session) drop(r *run) {
+	if s.held[r.job.ID] != r {
+		return
+	}
+	s.log.Warn("job is no longer this worker's, it is ended", "job", r.job.ID, "attempt", r.job.Attempt)
+	delete(s.held, r.job.ID)
+	if !r.begun {
+		s.w.ready.take(func(o *run) bool { return o == r })
+	}
+	r.end(causeLost)
+	s.checkDrained()
+}
