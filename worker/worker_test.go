@@ -34,11 +34,15 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if len(os.Args) > 3 && os.Args[1] == "doomed" {
+		doomedWorker(os.Args[2], os.Args[3])
+		os.Exit(0)
+	}
 	goleak.VerifyTestMain(m)
 }
 
-// server is an engine over memory.
-func server(t *testing.T) *engine.Engine {
+// queue is an engine over memory.
+func queue(t *testing.T) *engine.Engine {
 	t.Helper()
 	blobs, err := blob.Open(t.Context(), "mem://")
 	if err != nil {
@@ -190,7 +194,7 @@ func output(t *testing.T, q haulier.Queue, id haulier.ID, want string) string {
 }
 
 func TestCommands(t *testing.T) {
-	q := server(t)
+	q := queue(t)
 	w := start(t, worker.Config{Consumer: q, Executors: commands(), Concurrency: 4})
 	t.Run("run to their end, with result and output", func(t *testing.T) {
 		s := sh(`cat; echo; echo '{"n":1}'; exit 0`)
@@ -263,7 +267,7 @@ func cancelJob(t *testing.T, q haulier.Queue, id haulier.ID) {
 type sum struct{ A, B int }
 
 func TestFunctions(t *testing.T) {
-	q := server(t)
+	q := queue(t)
 	var attempts atomic.Int32
 	start(t, worker.Config{Consumer: q, Concurrency: 8}, func(r haulier.Registry) {
 		haulier.Handle(r, "sum", func(ctx context.Context, _ *haulier.Job, arg sum) error {
@@ -369,7 +373,7 @@ func TestFunctions(t *testing.T) {
 }
 
 func TestManyFunctions(t *testing.T) {
-	q := server(t)
+	q := queue(t)
 	var ran sync.Map
 	start(t, worker.Config{Consumer: q, Concurrency: 50}, func(r haulier.Registry) {
 		haulier.Handle(r, "once", func(_ context.Context, j *haulier.Job, _ struct{}) error {
