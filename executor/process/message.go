@@ -298,9 +298,12 @@ func (m *message) setBytes(field protowire.Number, v []byte) error {
 		}
 		copy(m.Ref.Job[:], v)
 	case fStdin:
-		m.Stdin = v
+		m.Stdin = append([]byte(nil), v...)
 	case fData:
-		m.Data = v
+		m.Data = nil
+		if len(v) > 0 {
+			m.Data = v
+		}
 	}
 	for _, s := range m.texts() {
 		if s.field == field {

@@ -144,7 +144,6 @@ func (s *supervisor) hello(l *link, m *message) error {
 }
 
 func (s *supervisor) start(m *message) {
-	m.Stdin = slices.Clone(m.Stdin)
 	c := newCommand(s, m)
 	c.attached = true
 	s.commands[m.Ref] = c
