@@ -15,8 +15,8 @@ const (
 )
 
 // claimLoop claims jobs until ctx ends. No other part of the worker claims, so that
-// between two claims everything that the session has got is known.
-func (s *session) claimLoop(ctx context.Context) {
+// between two claims everything that the session has got is known. Jobs run under base.
+func (s *session) claimLoop(ctx, base context.Context) {
 	var p pace
 	var wait backoff
 	for ctx.Err() == nil {
@@ -31,7 +31,7 @@ func (s *session) claimLoop(ctx context.Context) {
 			continue
 		}
 		jobs, err := s.claim(ctx, n)
-		s.got(jobs)
+		s.got(base, jobs)
 		switch {
 		case err == nil:
 			wait = backoff{}
@@ -110,7 +110,7 @@ func (s *session) returnStale(now time.Time) {
 }
 
 // got takes in the jobs of a claim.
-func (s *session) got(jobs []haulier.Job) {
+func (s *session) got(ctx context.Context, jobs []haulier.Job) {
 	if len(jobs) == 0 {
 		return
 	}
@@ -133,7 +133,7 @@ func (s *session) got(jobs []haulier.Job) {
 		}
 		return
 	}
-	w.enter(runs)
+	w.enter(ctx, runs)
 }
 
 func (w *Worker) pokeRoom() {

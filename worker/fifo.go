@@ -33,8 +33,6 @@ func (q *fifo[T]) pop() T {
 	return v
 }
 
-func (q *fifo[T]) first() T { return q.items[q.head] }
-
 // take removes and returns all items for which f holds.
 func (q *fifo[T]) take(f func(T) bool) []T {
 	var taken, kept []T

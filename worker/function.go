@@ -25,11 +25,11 @@ type activity struct {
 }
 
 // call runs a function and returns the report of its end.
-func (r *run) call(fn haulier.Function) haulier.Report {
+func (r *run) call(base context.Context, fn haulier.Function) haulier.Report {
 	if fn == nil {
 		return r.failed(fmt.Sprintf("this worker has no function for the type %q", r.job.Type))
 	}
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.s.over))
+	ctx, cancel := context.WithCancelCause(base)
 	defer cancel(nil)
 	w := r.s.w
 	w.mu.Lock()
@@ -129,7 +129,7 @@ func (r *run) write(stream joblog.Stream, b []byte) {
 	frames := joblog.Append(nil, stream, time.Now(), b)
 	for len(frames) > 0 {
 		_, n, err := joblog.Next(frames)
-		if err != nil || r.Log(r.s.over, r.fn.log, frames[:n]) != nil {
+		if err != nil || r.Log(context.Background(), r.fn.log, frames[:n]) != nil {
 			return
 		}
 		r.fn.log += int64(n)

@@ -10,13 +10,13 @@ import (
 
 // renewLoop keeps the lease and hears of cancellations. A renewal is held by the server for a third of the
 // lease, and counts as lost when it has not come back after another third.
-func (s *session) renewLoop() {
+func (s *session) renewLoop(ctx context.Context) {
 	var wait backoff
 	var held []haulier.Ref // what the server asked for
-	for s.over.Err() == nil {
-		reply, err := s.renew(s.over, s.lease/3, held)
+	for ctx.Err() == nil {
+		reply, err := s.renew(ctx, s.lease/3, held)
 		switch {
-		case s.over.Err() != nil:
+		case ctx.Err() != nil:
 			return
 		case err == nil:
 			wait, held = backoff{}, nil
@@ -49,7 +49,7 @@ func (s *session) failing(wait *backoff) {
 		if s.leaseLeft() <= 0 {
 			s.fence()
 		}
-	case <-s.over.Done():
+	case <-s.over:
 	}
 }
 

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -44,12 +45,12 @@ func (s *session) report(r *run, rep haulier.Report) {
 }
 
 // reportLoop sends what there is to tell: everything that came together while the request before was under way.
-func (s *session) reportLoop() {
+func (s *session) reportLoop(ctx context.Context) {
 	var batch reports
 	for {
 		select {
 		case <-s.wake:
-		case <-s.over.Done():
+		case <-ctx.Done():
 			return
 		}
 		for {
@@ -61,7 +62,7 @@ func (s *session) reportLoop() {
 			if len(batch.list) == 0 {
 				break
 			}
-			if !s.sendAll(&batch) {
+			if !s.sendAll(ctx, &batch) {
 				return
 			}
 		}
@@ -99,14 +100,14 @@ func (s *session) fill(q *reports) {
 }
 
 // sendAll sends a batch in requests of bounded size, and reports whether the session lives.
-func (s *session) sendAll(q *reports) bool {
+func (s *session) sendAll(ctx context.Context, q *reports) bool {
 	for at := 0; at < len(q.list); {
 		n, size := 0, 0
 		for at+n < len(q.list) && n < haulier.MaxReports && size < maxBatchBytes {
 			size += len(q.list[at+n].Log) + len(q.list[at+n].Result) + 100
 			n++
 		}
-		if !s.send(q.list[at:at+n:at+n], q.runs[at:at+n]) {
+		if !s.send(ctx, q.list[at:at+n:at+n], q.runs[at:at+n]) {
 			return false
 		}
 		at += n
@@ -115,15 +116,15 @@ func (s *session) sendAll(q *reports) bool {
 }
 
 // send sends reports until the server has answered. A request that the server refuses as a whole is halved, to find what it is about.
-func (s *session) send(list []haulier.Report, runs []*run) bool {
+func (s *session) send(ctx context.Context, list []haulier.Report, runs []*run) bool {
 	var wait backoff
 	for {
-		errs, err := s.w.cfg.Consumer.Report(s.over, s.id, list)
+		errs, err := s.w.cfg.Consumer.Report(ctx, s.id, list)
 		switch {
-		case s.over.Err() != nil:
+		case ctx.Err() != nil:
 			return false
 		case err == nil && len(errs) == len(list):
-			return s.settle(list, runs, errs, &wait)
+			return s.settle(ctx, list, runs, errs, &wait)
 		case err == nil:
 			err = fmt.Errorf("report: %w: %d answers to %d reports", haulier.ErrUnavailable, len(errs), len(list))
 		case errors.Is(err, haulier.ErrLeaseLost):
@@ -131,27 +132,27 @@ func (s *session) send(list []haulier.Report, runs []*run) bool {
 			return false
 		case errors.Is(err, haulier.ErrInvalid) && len(list) > 1:
 			half := len(list) / 2
-			return s.send(list[:half], runs[:half]) && s.send(list[half:], runs[half:])
+			return s.send(ctx, list[:half], runs[:half]) && s.send(ctx, list[half:], runs[half:])
 		case errors.Is(err, haulier.ErrInvalid):
-			return s.settle(list, runs, []error{err}, &wait)
+			return s.settle(ctx, list, runs, []error{err}, &wait)
 		}
 		s.log.Warn("report", "reports", len(list), "err", err)
-		if !wait.pause(s.over, nil) {
+		if !wait.pause(ctx, nil) {
 			return false
 		}
 	}
 }
 
 // settle does what the answers ask for, and sends again what has to be.
-func (s *session) settle(list []haulier.Report, runs []*run, errs []error, wait *backoff) bool {
+func (s *session) settle(ctx context.Context, list []haulier.Report, runs []*run, errs []error, wait *backoff) bool {
 	again := s.answered(list, runs, errs)
 	if len(again.list) == 0 {
 		return true
 	}
-	if !wait.pause(s.over, nil) {
+	if !wait.pause(ctx, nil) {
 		return false
 	}
-	return s.send(again.list, again.runs)
+	return s.send(ctx, again.list, again.runs)
 }
 
 // answered takes in the answers and returns what is to be sent again.

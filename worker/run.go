@@ -69,41 +69,50 @@ func (r *run) begin() {
 }
 
 // execute runs the job and returns the report of its end.
-func (r *run) execute() haulier.Report {
+func (r *run) execute(ctx context.Context) haulier.Report {
 	w := r.s.w
 	if r.job.Blob != "" && r.job.Payload == nil {
-		b, err := r.fetch()
+		b, err := r.fetch(ctx)
 		if err != nil {
 			return r.failed("payload: " + err.Error())
 		}
 		r.job.Payload = b
 	}
 	if r.job.Task.Kind() == haulier.KindGo {
-		return r.call(w.funcs[r.job.Type])
+		return r.call(ctx, w.funcs[r.job.Type])
 	}
 	x := w.execs[r.job.Task.Kind()]
 	if x == nil {
 		return r.failed(fmt.Sprintf("this worker can't run tasks of kind %s", r.job.Task.Kind()))
 	}
-	a, err := x.Prepare(r.s.over, r.job, r.job.Payload)
+	a, err := x.Prepare(ctx, r.job, r.job.Payload)
 	if err != nil {
 		return r.failed(err.Error())
 	}
-	return r.start(a)
+	return r.start(ctx, a)
 }
 
 // fetch gets a payload that is a blob.
-func (r *run) fetch() ([]byte, error) {
+func (r *run) fetch(ctx context.Context) ([]byte, error) {
 	var wait backoff
 	for {
-		b, err := r.s.w.cfg.Consumer.Payload(r.s.over, r.s.id, r.ref())
+		b, err := r.payload(ctx)
 		if err == nil || !errors.Is(err, haulier.ErrUnavailable) || r.ending() != causeNone {
 			return b, err
 		}
-		if !wait.pause(r.s.over, r.s.w.abort) {
+		if !wait.pause(ctx, r.s.over) {
 			return nil, err
 		}
 	}
+}
+
+// payloadWait bounds one call for a payload.
+const payloadWait = time.Minute
+
+func (r *run) payload(ctx context.Context) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, payloadWait)
+	defer cancel()
+	return r.s.w.cfg.Consumer.Payload(ctx, r.s.id, r.ref())
 }
 
 func (r *run) ending() cause {
@@ -113,20 +122,20 @@ func (r *run) ending() cause {
 }
 
 // start lets a prepared attempt run and waits for its end.
-func (r *run) start(a executor.Attempt) haulier.Report {
+func (r *run) start(ctx context.Context, a executor.Attempt) haulier.Report {
 	w := r.s.w
 	if c := r.ending(); c != causeNone {
 		a.Close()
 		return r.stopped(c, "ended before it was started")
 	}
-	if err := a.Start(context.WithoutCancel(r.s.over), r); err != nil {
+	if err := a.Start(ctx, r); err != nil {
 		a.Close()
 		return r.failed(err.Error())
 	}
 	w.mu.Lock()
 	r.attempt = a
 	w.mu.Unlock()
-	return r.await()
+	return r.await(ctx)
 }
 
 // goOn waits for the end of an attempt that another worker started.
@@ -134,14 +143,14 @@ func (r *run) goOn(ctx context.Context) haulier.Report {
 	r.s.w.mu.Lock()
 	r.begun = true
 	r.s.w.mu.Unlock()
-	if err := r.attempt.Start(context.WithoutCancel(ctx), r); err != nil {
+	if err := r.attempt.Start(ctx, r); err != nil {
 		return r.failed(err.Error())
 	}
-	return r.await()
+	return r.await(ctx)
 }
 
 // await reports the start of a command and waits for its end.
-func (r *run) await() haulier.Report {
+func (r *run) await(ctx context.Context) haulier.Report {
 	w := r.s.w
 	w.mu.Lock()
 	if r.cause != causeNone { // it came while there was nothing to stop
@@ -149,7 +158,7 @@ func (r *run) await() haulier.Report {
 	}
 	r.s.report(r, haulier.Report{Ref: r.ref(), Kind: haulier.ReportStart})
 	w.mu.Unlock()
-	res, err := r.attempt.Wait(context.WithoutCancel(r.s.over))
+	res, err := r.attempt.Wait(ctx)
 	if err != nil {
 		return r.failed(err.Error())
 	}

@@ -18,7 +18,7 @@ type session struct {
 	lease time.Duration
 	log   *slog.Logger
 
-	over   context.Context // ends when the session has ended, one way or the other
+	over   <-chan struct{} // closed when the session has ended, one way or the other
 	finish context.CancelFunc
 	stop   context.CancelFunc // ends claims
 
@@ -51,22 +51,23 @@ func newSession(w *Worker, s haulier.Session, opened time.Time, resumed bool) *s
 // the session is lost: then the error is ErrLeaseLost.
 func (s *session) serve(ctx context.Context, left []executor.Attempt) error {
 	base := context.WithoutCancel(ctx)
-	s.over, s.finish = context.WithCancel(base)
-	defer s.finish()
-	var claiming context.Context
-	claiming, s.stop = context.WithCancel(s.over)
-	defer s.stop()
-	s.adopt(left)
+	live, finish := context.WithCancel(base)
+	defer finish()
+	s.over, s.finish = live.Done(), finish
+	claiming, stop := context.WithCancel(live)
+	defer stop()
+	s.stop = stop
+	s.adopt(base, left)
 	var claims, rest sync.WaitGroup
-	claims.Go(func() { s.claimLoop(claiming) })
-	rest.Go(s.renewLoop)
-	rest.Go(s.reportLoop)
+	claims.Go(func() { s.claimLoop(claiming, base) })
+	rest.Go(func() { s.renewLoop(live) })
+	rest.Go(func() { s.reportLoop(live) })
 	select {
 	case <-ctx.Done():
-		s.drain(&claims, &rest)
+		s.drain(live, &claims, &rest)
 	case <-s.w.abort:
-		s.drain(&claims, &rest)
-	case <-s.over.Done():
+		s.drain(live, &claims, &rest)
+	case <-s.over:
 	}
 	s.await()
 	s.finish()
@@ -91,7 +92,7 @@ func (s *session) closeSession(ctx context.Context) {
 }
 
 // adopt takes over what a former worker left.
-func (s *session) adopt(left []executor.Attempt) {
+func (s *session) adopt(ctx context.Context, left []executor.Attempt) {
 	for _, a := range left {
 		ref := a.Ref()
 		job := &haulier.Job{}
@@ -102,12 +103,12 @@ func (s *session) adopt(left []executor.Attempt) {
 		s.w.busy++
 		s.w.mu.Unlock()
 		s.log.Info("job adopted", "job", ref.Job, "attempt", ref.Attempt)
-		s.w.slots.Go(func() { s.w.leave(r, r.goOn(s.over)) })
+		s.w.slots.Go(func() { s.w.leave(r, r.goOn(ctx)) })
 	}
 }
 
 // drain ends the claims, gives back what has not been started, and tells the server.
-func (s *session) drain(claims, rest *sync.WaitGroup) {
+func (s *session) drain(ctx context.Context, claims, rest *sync.WaitGroup) {
 	s.stop()
 	claims.Wait()
 	w := s.w
@@ -121,7 +122,7 @@ func (s *session) drain(claims, rest *sync.WaitGroup) {
 	w.mu.Unlock()
 	s.log.Info("draining", "jobs", n)
 	rest.Go(func() {
-		if err := s.sayHeld(s.over); err != nil && s.over.Err() == nil {
+		if err := s.sayHeld(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("server not told of the drain", "err", err)
 		}
 	})
@@ -133,7 +134,7 @@ func (s *session) await() {
 	select {
 	case <-s.drained:
 		return
-	case <-s.over.Done():
+	case <-s.over:
 		return
 	case <-s.w.abort:
 	}
@@ -159,7 +160,7 @@ func (s *session) awaitFor(d time.Duration) bool {
 	select {
 	case <-s.drained:
 		return true
-	case <-s.over.Done():
+	case <-s.over:
 		return true
 	case <-t.C:
 		return false

@@ -1,13 +1,14 @@
 package worker
 
 import (
+	"context"
 	"time"
 
 	"github.com/haulier/haulier"
 )
 
 // enter puts claimed jobs in line for a slot. It is called with the lock held.
-func (w *Worker) enter(runs []run) {
+func (w *Worker) enter(ctx context.Context, runs []run) {
 	for i := range runs {
 		w.ready.push(&runs[i])
 		switch {
@@ -16,18 +17,18 @@ func (w *Worker) enter(runs []run) {
 			w.work.Signal()
 		case w.slotN < w.cfg.Concurrency:
 			w.slotN++
-			w.slots.Go(w.slot)
+			w.slots.Go(func() { w.slot(ctx) })
 		}
 	}
 }
 
 // slot runs one job after the other. It ends with the worker.
-func (w *Worker) slot() {
+func (w *Worker) slot(ctx context.Context) {
 	var r *run
 	defer func() {
 		if r != nil { // the function has ended its goroutine
 			w.mu.Lock()
-			w.slots.Go(w.slot)
+			w.slots.Go(func() { w.slot(ctx) })
 			w.mu.Unlock()
 			w.leave(r, r.failed("the function ended its goroutine instead of returning"))
 		}
@@ -47,7 +48,7 @@ func (w *Worker) slot() {
 		w.busy++
 		r.begin()
 		w.mu.Unlock()
-		end := r.execute()
+		end := r.execute(ctx)
 		w.mu.Lock()
 		w.left(r, end)
 		r = nil

@@ -42,8 +42,9 @@ func lockState(dir string) (*state, error) {
 		}
 		return nil, fmt.Errorf("state folder %s: lock: %w", dir, err)
 	}
-	f.Truncate(0)
-	fmt.Fprintln(f, os.Getpid())
+	if err := f.Truncate(0); err == nil {
+		fmt.Fprintln(f, os.Getpid())
+	}
 	return &state{dir: dir, lock: f}, nil
 }
 

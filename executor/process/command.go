@@ -259,7 +259,7 @@ func (p *outputs) copy(i int, f func([]byte)) {
 			err2 := raw.Read(func(fd uintptr) bool {
 				buf := readBuffers.Get().(*[joblog.MaxFrame]byte)
 				defer readBuffers.Put(buf)
-				if n, err = syscall.Read(int(fd), buf[:]); err == syscall.EAGAIN {
+				if n, err = syscall.Read(int(fd), buf[:]); errors.Is(err, syscall.EAGAIN) {
 					return false
 				}
 				if n > 0 {
@@ -270,7 +270,7 @@ func (p *outputs) copy(i int, f func([]byte)) {
 			if err2 != nil || n == 0 && err == nil {
 				return
 			}
-			if err == syscall.EINTR {
+			if errors.Is(err, syscall.EINTR) {
 				err = nil
 			}
 		}

@@ -79,7 +79,7 @@ func (c *conn) finish(ctx context.Context) {
 }
 
 // write sends until the connection is closed or broken.
-func (c *conn) write() error {
+func (c *conn) write() {
 	var spare []byte
 	for {
 		c.mu.Lock()
@@ -99,12 +99,12 @@ func (c *conn) write() error {
 			case <-c.wake:
 				continue
 			case <-c.done:
-				return net.ErrClosed
+				return
 			}
 		}
 		if _, err := c.c.Write(out); err != nil {
 			c.close()
-			return err
+			return
 		}
 		if spare = out; cap(spare) > 1<<20 {
 			spare = nil

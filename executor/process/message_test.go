@@ -44,7 +44,7 @@ func TestMessagesComeBackAsTheyWere(t *testing.T) {
 			t.Fatalf("got %+v, %v, want %+v", got, err, want)
 		}
 	}
-	if _, err := readFrame(r, buf); err != io.EOF {
+	if _, err := readFrame(r, buf); !errors.Is(err, io.EOF) {
 		t.Fatalf("at the end: %v", err)
 	}
 }
@@ -67,7 +67,7 @@ func FuzzFrames(f *testing.F) {
 		for {
 			var err error
 			if buf, err = readFrame(r, buf); err != nil {
-				if err != io.EOF && err != io.ErrUnexpectedEOF && !errors.Is(err, haulier.ErrCorrupt) {
+				if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, haulier.ErrCorrupt) {
 					t.Fatalf("unexpected error %v", err)
 				}
 				return

@@ -473,7 +473,8 @@ func childPID(t *testing.T, s *sink) int {
 	t.Helper()
 	got := s.await(t, "child ")
 	var pid int
-	if _, err := fmt.Sscanf(got[strings.Index(got, "child "):], "child %d", &pid); err != nil {
+	_, after, _ := strings.Cut(got, "child ")
+	if _, err := fmt.Sscan(after, &pid); err != nil {
 		t.Fatalf("no pid in %q", got)
 	}
 	return pid

@@ -138,7 +138,7 @@ func sayReady() {
 	}
 	os.Unsetenv(readyEnv)
 	f := os.NewFile(readyFD, "ready")
-	f.Write([]byte("ready\n"))
+	fmt.Fprintln(f, "ready")
 	f.Close()
 }
 

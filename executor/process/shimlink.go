@@ -2,6 +2,7 @@ package process
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -42,7 +43,7 @@ func (x *Executor) greet(ctx context.Context, c net.Conn) (*shimLink, []*message
 	var known []*message
 	var versions error
 	listed := make(chan struct{})
-	x.wg.Go(func() { l.conn.write() })
+	x.wg.Go(l.conn.write)
 	x.wg.Go(func() {
 		defer close(l.ended)
 		err := l.conn.read(func(m *message) error {
@@ -158,8 +159,8 @@ func (x *Executor) spawn(ctx context.Context) (*shimProcess, error) {
 	}
 	p := &shimProcess{cmd: cmd}
 	if err := awaitReady(ctx, r); err != nil {
-		cmd.Process.Kill()
-		cmd.Wait()
+		kill := errors.Join(cmd.Process.Kill(), cmd.Wait())
+		x.env.Log.Warn("supervisor given up", "err", kill)
 		return nil, fmt.Errorf("commands: supervisor %q did not come up: %w; see %s", argv[0], err, logFile.Name())
 	}
 	return p, nil

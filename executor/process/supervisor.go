@@ -69,7 +69,7 @@ func (s *supervisor) serve(c net.Conn) {
 	s.conns[l.conn] = true
 	s.mu.Unlock()
 	var writer sync.WaitGroup
-	writer.Go(func() { l.conn.write() })
+	writer.Go(l.conn.write)
 	err := l.conn.read(func(m *message) error { return s.handle(l, m) })
 	l.conn.close()
 	writer.Wait()

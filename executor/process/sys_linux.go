@@ -19,7 +19,9 @@ func adoptOrphans() error {
 }
 
 // maxRSS is the largest memory that the process used, in bytes.
-func (s *exitStatus) maxRSS() int64 { return int64(s.usage.Maxrss) << 10 }
+func (s *exitStatus) maxRSS() int64 {
+	return int64(s.usage.Maxrss) << 10 //nolint:unconvert // it is an int32 on machines of 32 bits
+}
 
 // ownProgram is the path of the running program, also after the file was replaced.
 func ownProgram() (string, error) {
