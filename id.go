@@ -40,7 +40,7 @@ func FillIDs(ids []ID, now time.Time) {
 	s := &idSource
 	s.Lock()
 	defer s.Unlock()
-	first := uint64(now.UnixMilli()) << 18
+	first := uint64(max(now.UnixMilli(), 0)) << 18 // before 1970 there is no time to encode
 	for i := range ids {
 		next := max(first, s.last+1)
 		s.last = next

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+	"unicode/utf8"
 )
 
 // Bounds of a job. What lies beyond them is refused at the edge.
@@ -230,7 +231,7 @@ func (j *Job) UnmarshalJSON(b []byte) error {
 }
 
 func splitJSON(b []byte) (json.RawMessage, []byte) {
-	if len(b) > 0 && !json.Valid(b) {
+	if len(b) > 0 && (!json.Valid(b) || !utf8.Valid(b)) { // json.Valid lets other bytes pass in strings
 		return nil, b
 	}
 	return b, nil

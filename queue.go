@@ -201,7 +201,7 @@ func (f *Filter) Selects(s *Spec, st State) bool {
 		return false
 	}
 	for k, v := range f.Labels {
-		if s.Labels[k] != v {
+		if got, ok := s.Labels[k]; !ok || got != v {
 			return false
 		}
 	}

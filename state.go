@@ -149,7 +149,7 @@ func (j *Job) Next(e Event, now time.Time) (Status, error) {
 		s.Spared++
 		s.Crashes = 0
 		if s.Cancelling {
-			s.end(j, Cancelled, now, "cancelled", e.By)
+			s.end(j, Cancelled, now, orElse(s.Reason, "cancelled"), e.By)
 		} else {
 			s.wait(now, now, cut("returned: "+orElse(e.Error, "its worker gave it back"), MaxStep), e.By)
 		}
@@ -273,16 +273,16 @@ func (j *Job) again(s *Status, e Event, now time.Time, why string) {
 // wait puts the job to pending, or to scheduled when at lies after now.
 func (s *Status) wait(at, now time.Time, why, by string) {
 	s.State, s.RunAt = Pending, now
-	if at.After(now) {
-		s.State, s.RunAt = Scheduled, at.UTC().Truncate(time.Microsecond)
+	if at = at.UTC().Truncate(time.Microsecond); at.After(now) {
+		s.State, s.RunAt = Scheduled, at
 	}
-	s.Session, s.Cancelling, s.Reason = NilID, false, why
+	s.Session, s.Cancelling, s.Reason = NilID, false, cut(why, MaxStep)
 	s.log(now, why, by)
 }
 
 func (s *Status) end(j *Job, to State, now time.Time, why, by string) {
 	s.State, s.FinishedAt, s.RunAt = to, now, time.Time{}
-	s.Session, s.Cancelling, s.Reason = NilID, false, why
+	s.Session, s.Cancelling, s.Reason = NilID, false, cut(why, MaxStep)
 	keep := time.Duration(j.Retention)
 	if keep == 0 {
 		keep = DefaultRetention
@@ -332,7 +332,7 @@ func (b Backoff) Delay(tries int, id ID) time.Duration {
 		top = time.Hour
 	}
 	d := top
-	if shift := tries - 1; shift < 40 && base <= top>>shift {
+	if shift := tries - 1; shift < 63 && base <= top>>shift {
 		d = base << shift
 	}
 	if b.NoJitter {
