@@ -24,6 +24,7 @@ var commitTests = []test{
 	{"an update or removal holds only for the expected revision", testJobRevisions},
 	{"of concurrent updates of one revision one is made", testOneUpdateWins},
 	{"an update changes the status alone", testUpdateKeepsSpec},
+	{"an update may raise the revision by several", testUpdateSkips},
 	{"a removed job is gone from everywhere", testRemoved},
 	{"an empty batch changes nothing", testEmptyBatch},
 	{"a synced commit is visible like any other", testSync},
@@ -253,6 +254,18 @@ func testUpdateKeepsSpec(_ *testing.T, f *fixture) {
 	f.move(&j, pendingSince(f.now))
 	f.same(f.get(j.ID), &j)
 	Check(f.ctx, f.t, f.s)
+}
+
+func testUpdateSkips(_ *testing.T, f *fixture) {
+	j := f.job(mail)
+	f.insert(j)
+	next := j.Status
+	next.Rev, next.Step = 9, "several events in one commit"
+	f.commit(haulier.Batch{Update: []haulier.JobUpdate{{Spec: &j.Spec, Expect: j.Rev, Status: next}}})
+	j.Status = next
+	f.same(f.get(j.ID), &j)
+	f.move(&j, blocked)
+	f.same(f.get(j.ID), &j)
 }
 
 func testRemoved(_ *testing.T, f *fixture) {
