@@ -1,8 +1,10 @@
 package storetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -34,24 +36,93 @@ var (
 	}
 )
 
-// testHistories runs random histories over stores that open returns.
-func testHistories(t *testing.T, open func(t *testing.T) haulier.Store, reopen func() haulier.Store) {
-	rapid.Check(t, func(rt *rapid.T) { runHistory(t, rt, open(t), reopen) })
+// maxStores bounds how many stores the search for a short history may spoil.
+const maxStores = 10
+
+// testHistories runs random histories over a store that is emptied after each; one that does
+// not get empty is left, and the next history has a new one.
+func testHistories(t *testing.T, open func(t *testing.T) haulier.Store) {
+	var s haulier.Store
+	opened := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		if s == nil {
+			if opened++; opened > maxStores {
+				rt.Skip("too many stores are spoilt")
+			}
+			s = open(t)
+		}
+		defer func() {
+			if !empty(t.Context(), s) {
+				_ = s.Close()
+				s = nil
+			}
+		}()
+		runHistory(t, rt, s, nil)
+	})
+	if s != nil {
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	}
+}
+
+// empty removes all that is in a store, and says whether it then is empty.
+func empty(ctx context.Context, s haulier.Store) bool {
+	for range 1000 {
+		page, err := s.List(ctx, haulier.Query{Limit: 500})
+		if err != nil {
+			return false
+		}
+		var b haulier.Batch
+		for _, j := range page.Jobs {
+			b.Delete = append(b.Delete, haulier.JobDelete{ID: j.ID, Expect: j.Rev})
+		}
+		for _, kind := range docKinds {
+			docs, err := s.Docs(ctx, kind, "", "", 100)
+			if err != nil {
+				return false
+			}
+			for _, d := range docs {
+				b.Docs = append(b.Docs, haulier.DocWrite{Kind: kind, Key: d.Key, Expect: haulier.AnyRev})
+			}
+		}
+		if len(b.Delete)+len(b.Docs) == 0 {
+			break
+		}
+		if s.Commit(ctx, &b) != nil {
+			return false
+		}
+	}
+	counts, err := s.Counts(ctx)
+	bands, err2 := s.Bands(ctx)
+	due, err3 := s.Due(ctx, 1)
+	for _, c := range counts {
+		if c.N != 0 {
+			return false
+		}
+	}
+	return err == nil && err2 == nil && err3 == nil && len(bands)+len(due.Timers)+len(due.Purge)+len(due.Sessions) == 0
 }
 
 // testReopening runs random histories over stores that are closed and opened on the way.
-func testReopening(t *testing.T, open func(t *testing.T, dir string) haulier.Store) {
+func testReopening(t *testing.T, open opener) {
+	base := t.TempDir()
 	rapid.Check(t, func(rt *rapid.T) {
-		dir := t.TempDir()
+		dir, err := os.MkdirTemp(base, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(dir)
 		reopen := func() haulier.Store { return open(t, dir) }
-		runHistory(t, rt, reopen(), reopen)
+		h := runHistory(t, rt, reopen(), reopen)
+		if err := h.driver.s.Close(); err != nil {
+			rt.Fatalf("close: %v", err)
+		}
 	})
 }
 
-func runHistory(t *testing.T, rt *rapid.T, s haulier.Store, reopen func() haulier.Store) {
-	model := mem.New()
-	h := &history{t: rt, driver: wrap(rt, t.Context(), s), model: wrap(rt, t.Context(), model), reopen: reopen}
-	defer func() { _ = h.driver.s.Close() }()
+func runHistory(t *testing.T, rt *rapid.T, s haulier.Store, reopen func() haulier.Store) *history {
+	h := &history{t: rt, driver: wrap(rt, t.Context(), s), model: wrap(rt, t.Context(), mem.New()), reopen: reopen}
 	h.now = h.model.now
 	actions := map[string]func(*rapid.T){
 		"":             h.compare,
@@ -64,7 +135,13 @@ func runHistory(t *testing.T, rt *rapid.T, s haulier.Store, reopen func() haulie
 		"list":         h.listings,
 		"due":          h.due,
 	}
+	whole := false
 	if reopen != nil {
+		defer func() {
+			if !whole {
+				_ = h.driver.s.Close()
+			}
+		}()
 		actions["reopen"] = h.closeAndOpen
 	}
 	rt.Repeat(actions)
@@ -74,6 +151,8 @@ func runHistory(t *testing.T, rt *rapid.T, s haulier.Store, reopen func() haulie
 	if d, m := h.driver.snapshotOf(h.sessions), h.model.snapshotOf(h.sessions); d != m {
 		rt.Fatalf("the driver says\n%s\nthe model\n%s", d, m)
 	}
+	whole = true
+	return h
 }
 
 // agree compares errors by what callers branch on.

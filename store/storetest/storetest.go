@@ -44,7 +44,7 @@ func Run(t *testing.T, open func(t *testing.T) haulier.Store) {
 			}
 		})
 	}
-	t.Run("random histories agree with the model", func(t *testing.T) { testHistories(t, open, nil) })
+	t.Run("random histories agree with the model", func(t *testing.T) { testHistories(t, open) })
 }
 
 // RunDurable tests what a driver promises over a close and another open of the
