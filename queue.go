@@ -79,6 +79,10 @@ type RenewRequest struct {
 	Epoch string
 	// Held are the jobs that the worker runs; needed when RenewReply.Resend asks for them.
 	Held []Ref
+	// Settle: Held is all that the worker holds, and no claim of its is under way. What the session has
+	// besides goes back to its lanes: jobs of a claim whose answer never arrived, not counted as
+	// tries, and, at the first time after it was resumed, what the former worker took with it, as lost.
+	Settle bool
 	// Drain: give no more jobs to this session.
 	Drain bool
 }

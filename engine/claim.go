@@ -53,6 +53,9 @@ func (e *Engine) Claim(ctx context.Context, r haulier.ClaimRequest) ([]haulier.J
 func (e *Engine) take(ctx context.Context, s *session, info *haulier.Session, n int) ([]haulier.Job, error) {
 	s.claims.RLock()
 	defer s.claims.RUnlock()
+	if ctx.Err() != nil {
+		return nil, ctx.Err() // nobody would hear of the jobs
+	}
 	if s.ended() {
 		return nil, s.lost()
 	}
@@ -72,7 +75,8 @@ func (e *Engine) take(ctx context.Context, s *session, info *haulier.Session, n 
 		if len(takes) == 0 {
 			return nil, nil
 		}
-		jobs, err := e.store.Claim(ctx, s.ID, info.Worker, takes)
+		// Not ended by ctx: while the session is held, a claim is either carried out or not.
+		jobs, err := e.store.Claim(context.WithoutCancel(ctx), s.ID, info.Worker, takes)
 		if err != nil {
 			return nil, fmt.Errorf("claim: %w", err)
 		}

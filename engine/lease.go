@@ -62,7 +62,7 @@ func (e *Engine) resumeSession(ctx context.Context, in haulier.Session, now time
 		s.mu.Unlock()
 		return in, s.lost()
 	}
-	s.info = in
+	s.info, s.resumed = in, true
 	s.mu.Unlock()
 	if err := e.writeSession(ctx, s, rev, false); err != nil {
 		s.mu.Lock()
@@ -179,6 +179,12 @@ func (e *Engine) Renew(ctx context.Context, r haulier.RenewRequest) (haulier.Ren
 		}
 		e.hold.said(s.ID)
 	}
+	if r.Settle {
+		if err := e.settle(ctx, s, r.Held); err != nil {
+			s.disconnect(renewal)
+			return reply, fmt.Errorf("renew session: %w", err)
+		}
+	}
 	reply.Resend = r.Epoch != e.epoch && !told && e.hold.active()
 	if reply.Resend || len(reply.Lost) > 0 {
 		s.disconnect(renewal)
@@ -191,6 +197,42 @@ func (e *Engine) Renew(ctx context.Context, r haulier.RenewRequest) (haulier.Ren
 		e.shorten(s, lease)
 	}
 	return reply, err
+}
+
+// settle takes from the session what its worker does not hold. No claim of the session goes on meanwhile.
+func (e *Engine) settle(ctx context.Context, s *session, held []haulier.Ref) error {
+	s.claims.Lock()
+	defer s.claims.Unlock()
+	how, reason := s.unheld()
+	holds := make(map[haulier.Ref]bool, len(held))
+	for _, r := range held {
+		holds[r] = true
+	}
+	for cursor := ""; ; {
+		page, err := e.store.List(ctx, haulier.Query{Session: s.ID, Cursor: cursor, Limit: pageSize})
+		if err != nil {
+			return err
+		}
+		var others []*haulier.Job
+		for _, j := range page.Jobs {
+			if !holds[haulier.Ref{Job: j.ID, Attempt: j.Attempt}] {
+				others = append(others, j)
+			}
+		}
+		n, err := e.applyEach(ctx, others, func(j *haulier.Job) haulier.Event {
+			return haulier.Event{Kind: how, Session: s.ID, Attempt: j.Attempt, By: s.snapshot().Worker, Error: reason}
+		}, false)
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			e.log.Info("jobs returned that the worker does not hold", "session", s.ID, "jobs", n)
+		}
+		if cursor = page.Next; cursor == "" {
+			s.settled()
+			return nil
+		}
+	}
 }
 
 // awaitNews waits for something to tell the worker, at most for wait. A worker that meets a

@@ -19,6 +19,7 @@ type session struct {
 	info      haulier.Session
 	rev       uint64             // of its document
 	expired   bool               // its jobs are being returned
+	resumed   bool               // by a worker that has not said yet what it took over
 	renewals  uint64             // counts renewals, to tell an old broken connection from a new one
 	connected int                // renewals that wait right now
 	jobs      int                // jobs it holds
@@ -26,6 +27,24 @@ type session struct {
 	told      chan struct{}      // closed and replaced when cancels grow
 	asked     uint64             // cancellations asked for so far
 	announced uint64             // asked, when the newest reply was given
+}
+
+// unheld says what becomes of jobs which the session's worker does not hold: of a former worker's
+// they are lost, otherwise they are of a claim whose answer never arrived.
+func (s *session) unheld() (how haulier.EventKind, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.resumed {
+		return haulier.EventLost, ""
+	}
+	return haulier.EventRelease, "it never reached its worker"
+}
+
+// settled notes that a worker that took over has said what it holds.
+func (s *session) settled() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.resumed = false
 }
 
 func newSession(info haulier.Session, rev uint64) *session {

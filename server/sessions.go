@@ -58,6 +58,8 @@ type renewBody struct {
 	Epoch string           `json:"epoch,omitempty" doc:"epoch of the reply before"`
 	Held  []haulier.Ref    `json:"held,omitempty" doc:"the jobs that the worker runs; needed when resend asked for them"`
 	Drain bool             `json:"drain,omitempty" doc:"give this session no more jobs"`
+	// Of RenewRequest.Settle.
+	Settle bool `json:"settle,omitempty" doc:"held is all that the worker holds, and no claim is under way: what the session has besides goes back to its lanes"`
 }
 
 type claimBody struct {
@@ -156,7 +158,7 @@ func (c *call) renewRequest() (haulier.RenewRequest, error) {
 	}
 	var b renewBody
 	err := c.readJSON(&b)
-	return haulier.RenewRequest{Wait: time.Duration(b.Wait), Epoch: b.Epoch, Held: b.Held, Drain: b.Drain}, err
+	return haulier.RenewRequest{Wait: time.Duration(b.Wait), Epoch: b.Epoch, Held: b.Held, Drain: b.Drain, Settle: b.Settle}, err
 }
 
 func (c *call) closeSession() error {

@@ -152,7 +152,7 @@ func TestWhatWasAppendedIsParsed(t *testing.T) {
 	t.Run("reports", func(t *testing.T) { comesBack(t, items(report), wire.AppendReports, wire.ParseReports) })
 	t.Run("renewal", func(t *testing.T) {
 		comesBack(t, func(t *rapid.T) haulier.RenewRequest {
-			return haulier.RenewRequest{Session: id(t), Wait: time.Duration(duration(t)), Epoch: text(t), Held: list(t, ref), Drain: rapid.Bool().Draw(t, "drain")}
+			return haulier.RenewRequest{Session: id(t), Wait: time.Duration(duration(t)), Epoch: text(t), Held: list(t, ref), Drain: rapid.Bool().Draw(t, "drain"), Settle: rapid.Bool().Draw(t, "settle")}
 		}, byPointer(wire.AppendRenewRequest), wire.ParseRenewRequest)
 	})
 	t.Run("renewal's reply", func(t *testing.T) {

@@ -161,7 +161,8 @@ func AppendRenewRequest(b []byte, r *haulier.RenewRequest) []byte {
 	b = putInt(b, 2, r.Wait)
 	b = putText(b, 3, r.Epoch)
 	b = putRefs(b, 4, r.Held)
-	return putBool(b, 5, r.Drain)
+	b = putBool(b, 5, r.Drain)
+	return putBool(b, 6, r.Settle)
 }
 
 // ParseRenewRequest is the reverse of AppendRenewRequest.
@@ -180,6 +181,8 @@ func ParseRenewRequest(b []byte) (haulier.RenewRequest, error) {
 			r.Held = more(&f, r.Held, f.ref(), maxItems)
 		case 5:
 			r.Drain = f.bool()
+		case 6:
+			r.Settle = f.bool()
 		}
 	}
 	return r, f.err("renewal")

@@ -14,7 +14,7 @@ func (s *session) renewLoop(ctx context.Context) {
 	var wait backoff
 	var held []haulier.Ref // what the server asked for
 	for ctx.Err() == nil {
-		reply, err := s.renew(ctx, s.lease/3, held)
+		reply, err := s.renew(ctx, s.lease/3, held, false)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -60,9 +60,9 @@ func (s *session) leaseLeft() time.Duration {
 }
 
 // renew sends one renewal and does what the reply says. The lease counts from when it was sent.
-func (s *session) renew(ctx context.Context, wait time.Duration, held []haulier.Ref) (haulier.RenewReply, error) {
+func (s *session) renew(ctx context.Context, wait time.Duration, held []haulier.Ref, settle bool) (haulier.RenewReply, error) {
 	s.w.mu.Lock()
-	req := haulier.RenewRequest{Session: s.id, Wait: wait, Epoch: s.epoch, Held: held, Drain: s.draining}
+	req := haulier.RenewRequest{Session: s.id, Wait: wait, Epoch: s.epoch, Held: held, Settle: settle, Drain: s.draining}
 	end := s.leaseEnd
 	s.w.mu.Unlock()
 	sent := time.Now()
@@ -90,9 +90,10 @@ func (s *session) renew(ctx context.Context, wait time.Duration, held []haulier.
 	return reply, nil
 }
 
-// sayHeld tells the server what the worker holds, apart from the renewal that it may hold back.
+// sayHeld tells the server what the worker holds, apart from the renewal that it may hold back; the server
+// takes back what the session has besides. No claim may be under way.
 func (s *session) sayHeld(ctx context.Context) error {
-	_, err := s.renew(ctx, 0, s.refs())
+	_, err := s.renew(ctx, 0, s.refs(), true)
 	if errors.Is(err, haulier.ErrLeaseLost) {
 		s.lose()
 	}

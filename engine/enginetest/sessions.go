@@ -186,6 +186,35 @@ var sessions = []behaviour{
 			t.Fatalf("resume of an expired session: %v, want ErrLeaseLost", err)
 		}
 	}},
+	{"what a former worker took with it runs again, and counts as its loss", func(t *testing.T, h *Harness) {
+		kept, gone := h.add(nil), h.add(nil)
+		s := h.open(nil)
+		jobs := h.claim(s, 2)
+		h.report(s, haulier.Report{Ref: ref(jobs[1]), Kind: haulier.ReportStart})
+		h.open(func(x *haulier.Session) { x.ID = s })
+		if r, err := h.Renew(t.Context(), haulier.RenewRequest{Session: s, Held: []haulier.Ref{ref(jobs[0])}, Settle: true}); err != nil || len(r.Lost) != 0 {
+			t.Fatalf("renew: %+v, %v", r, err)
+		}
+		h.want(kept, haulier.Claimed)
+		if j := h.want(gone, haulier.Pending); j.Crashes != 1 || j.Tries() != 1 {
+			t.Errorf("%d workers lost and %d tries, want one of each", j.Crashes, j.Tries())
+		}
+	}},
+	{"jobs of a claim whose answer never arrived go back, and nobody is to blame", func(t *testing.T, h *Harness) {
+		lost, known := h.add(nil), h.add(nil)
+		s := h.open(nil)
+		jobs := h.claim(s, 2)
+		if _, err := h.Renew(t.Context(), haulier.RenewRequest{Session: s, Held: []haulier.Ref{ref(jobs[1])}, Settle: true}); err != nil {
+			t.Fatal(err)
+		}
+		h.want(known, haulier.Claimed)
+		if j := h.want(lost, haulier.Pending); j.Crashes != 0 || j.Tries() != 0 {
+			t.Errorf("%d workers lost and %d tries, want none", j.Crashes, j.Tries())
+		}
+		if again := h.claimOne(s); again.ID != lost || again.Attempt != 2 {
+			t.Errorf("claimed %v in attempt %d, want %v in its second", again.ID, again.Attempt, lost)
+		}
+	}},
 	{"what a session holds no more is told as lost", func(t *testing.T, h *Harness) {
 		id := h.add(nil)
 		s := h.open(nil)
