@@ -1,0 +1,61 @@
+package e2e_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+var (
+	crashRounds = flag.Int("crash.rounds", 200, "kills in the crash suite; 0: as many as -crash.time admits")
+	crashTime   = flag.Duration("crash.time", 2*time.Minute, "the crash suite kills no more after this")
+	programPath = flag.String("program", "", "the haulier program to test; built from the sources unless said")
+	crashSeed   = flag.Uint64("crash.seed", 0, "seed of the crash suite's choices; 0: another each time")
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(functionsVariable) != "" {
+		os.Exit(runFunctions())
+	}
+	flag.Parse()
+	code := m.Run()
+	if built.dir != "" {
+		os.RemoveAll(built.dir)
+	}
+	os.Exit(code)
+}
+
+// built is the program under test, built once.
+var built struct {
+	once sync.Once
+	dir  string
+	path string
+	err  error
+}
+
+// program returns the path of the haulier program, built from the sources here.
+func program(t testing.TB) string {
+	t.Helper()
+	if *programPath != "" {
+		return *programPath
+	}
+	built.once.Do(func() {
+		if built.dir, built.err = os.MkdirTemp("", "haulier-e2e-bin-"); built.err != nil {
+			return
+		}
+		built.path = filepath.Join(built.dir, "haulier")
+		out, err := exec.Command("go", "build", "-o", built.path, "../cmd/haulier").CombinedOutput()
+		if err != nil {
+			built.err = fmt.Errorf("build cmd/haulier: %w\n%s", err, out)
+		}
+	})
+	if built.err != nil {
+		t.Fatal(built.err)
+	}
+	return built.path
+}
