@@ -139,3 +139,29 @@ func TestNextWorkerComesTooLate(t *testing.T) {
 		t.Fatalf("got %+v", j.Status)
 	}
 }
+
+func TestWhatTheKilledWorkerHadNotStarted(t *testing.T) {
+	q, url := site(t)
+	dir := shortDir(t)
+	kill := startDoomed(t, url, dir)
+	first := enqueue(t, q, slow(dir, "a"))[0]
+	output(t, q, first, "begin")
+	sessions, err := q.Sessions(t.Context(), "")
+	if err != nil || len(sessions) != 1 {
+		t.Fatalf("sessions %v, %v", sessions, err)
+	}
+	kill()
+	// What the worker claimed in its last moment, it can't have told anybody.
+	lost := enqueue(t, q, sh("true"))[0]
+	if jobs, err := q.Claim(t.Context(), haulier.ClaimRequest{Session: sessions[0].ID, N: 1}); err != nil || len(jobs) != 1 {
+		t.Fatalf("claimed %v, %v", jobs, err)
+	}
+	start(t, adoptable(q, dir))
+	if j := end(t, q, lost)[0]; j.State != haulier.Succeeded || j.Attempt != 2 {
+		t.Fatalf("got %+v", j.Status)
+	}
+	write(t, dir+"/go")
+	if j := end(t, q, first)[0]; j.State != haulier.Succeeded || j.Attempt != 1 {
+		t.Fatalf("got %+v", j.Status)
+	}
+}

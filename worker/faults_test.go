@@ -23,6 +23,8 @@ type outage struct {
 	mu     sync.Mutex
 	down   chan struct{} // closed while down
 	loseIt atomic.Int32  // answers to reports yet to be lost
+	// loseClaims is how many replies to claims with jobs are yet to be lost.
+	loseClaims atomic.Int32
 }
 
 func newOutage(c haulier.Consumer) *outage {
@@ -82,7 +84,11 @@ func (o *outage) Renew(ctx context.Context, r haulier.RenewRequest) (haulier.Ren
 }
 
 func (o *outage) Claim(ctx context.Context, r haulier.ClaimRequest) ([]haulier.Job, error) {
-	return through(ctx, o, func(ctx context.Context) ([]haulier.Job, error) { return o.Consumer.Claim(ctx, r) })
+	jobs, err := through(ctx, o, func(ctx context.Context) ([]haulier.Job, error) { return o.Consumer.Claim(ctx, r) })
+	if len(jobs) > 0 && o.loseClaims.Add(-1) >= 0 {
+		return nil, errDown
+	}
+	return jobs, err
 }
 
 func (o *outage) Report(ctx context.Context, id haulier.ID, reports []haulier.Report) ([]error, error) {
@@ -323,4 +329,20 @@ func awaitDead(t *testing.T, pid int) {
 		_, rest, _ := strings.Cut(string(stat), ") ")
 		return strings.HasPrefix(rest, "Z")
 	})
+}
+
+func TestRepliesToClaimsAreLost(t *testing.T) {
+	q := queue(t)
+	o := newOutage(q)
+	o.loseClaims.Store(5)
+	start(t, worker.Config{Consumer: o, Executors: commands(), Concurrency: 2})
+	specs := make([]haulier.Spec, 20)
+	for i := range specs {
+		specs[i] = sh("true")
+	}
+	for _, j := range end(t, q, enqueue(t, q, specs...)...) {
+		if j.State != haulier.Succeeded || j.Tries() != 1 {
+			t.Fatalf("got %+v", j.Status)
+		}
+	}
 }
