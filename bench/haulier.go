@@ -78,7 +78,7 @@ func (h *Haulier) Setup(ctx context.Context, fresh bool) error {
 	if err := h.ready(ctx); err != nil {
 		return err
 	}
-	h.client, err = client.New(client.Config{URL: h.url})
+	h.client, err = client.New(client.Config{URL: h.url, Retry: -1}) // a server that was killed is an error at once
 	return err
 }
 
