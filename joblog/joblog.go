@@ -8,6 +8,7 @@ package joblog
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -94,7 +95,7 @@ func Whole(b []byte) (int, error) {
 	pos := 0
 	for pos < len(b) {
 		_, n, err := Next(b[pos:])
-		if err == io.ErrUnexpectedEOF {
+		if errors.Is(err, io.ErrUnexpectedEOF) {
 			return pos, nil
 		}
 		if err != nil {

@@ -40,7 +40,7 @@ func FuzzNext(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		fr, n, err := joblog.Next(b)
 		if err != nil {
-			if err != io.ErrUnexpectedEOF && !errors.Is(err, haulier.ErrCorrupt) {
+			if !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, haulier.ErrCorrupt) {
 				t.Fatalf("unexpected error %v", err)
 			}
 			return

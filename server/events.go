@@ -46,7 +46,7 @@ func (c *call) events() error {
 	}()
 	if err = out.pump(events, ended); err != nil {
 		end()
-		<-ended
+		<-ended //nolint:errcheck // it ended since it was told to
 	}
 	return c.cut(err)
 }

@@ -25,7 +25,7 @@ const (
 func (s *Server) guard(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		if v := recover(); v != nil {
-			if v == http.ErrAbortHandler {
+			if v == http.ErrAbortHandler { //nolint:errorlint // net/http knows this very value
 				panic(v)
 			}
 			s.Log.Error("panic", "err", v, "stack", string(debug.Stack()))

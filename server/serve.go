@@ -50,7 +50,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		s.Log.Warn("requests cut off", "err", err)
 		err = h.Close()
 	}
-	<-served
+	<-served //nolint:errcheck // http.ErrServerClosed
 	if errors.Is(err, net.ErrClosed) {
 		err = nil
 	}

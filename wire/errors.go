@@ -171,7 +171,7 @@ func joinError(code, text string, field *haulier.FieldError, later *haulier.Retr
 		inner = later
 	case field != nil:
 		field.Kind = inner
-		if inner == haulier.ErrInvalid {
+		if inner == haulier.ErrInvalid { //nolint:errorlint // this very one: ErrTooLarge is an ErrInvalid as well
 			field.Kind = nil
 		}
 		inner = field
