@@ -35,7 +35,7 @@ func (s *Server) logOperations() []operation {
 			numberParam("attempt", "which attempt; the newest unless said"),
 			textParam("stream", "only stdout, or only stderr"),
 			numberParam("tail", "only this many lines of the end"),
-			numberParam("tail_bytes", "only about this many bytes of the end"),
+			numberParam("tail_bytes", "only this many bytes of the end"),
 			boolParam("follow", "go on as more is written, until the attempt ends"),
 			numberParam("from", "binary form: the offset; negative: that many bytes before the end"),
 			numberParam("max", "binary form: most bytes"),
@@ -50,7 +50,8 @@ func (s *Server) logOperations() []operation {
 type logQuery struct {
 	haulier.LogRequest
 	streams   []joblog.Stream
-	tailLines int
+	tailLines int   // these at the end only; 0: all
+	tailBytes int64 // as tailLines
 	follow    bool
 	wait      time.Duration
 }
@@ -83,7 +84,7 @@ func (c *call) logQuery() (q logQuery, err error) {
 		low  int64
 		high int64
 	}{
-		{&attempt, "attempt", 0, 1 << 30}, {&lines, "tail", 0, 1_000_000}, {&tail, "tail_bytes", 0, 1 << 40},
+		{&attempt, "attempt", 0, 1 << 30}, {&lines, "tail", 0, 1_000_000}, {&tail, "tail_bytes", 0, maxTail},
 		{&q.From, "from", -1 << 40, 1 << 40}, {&size, "max", 0, 4 << 20},
 	} {
 		if *n.to, err = c.number(n.name, n.low, n.high, 0); err != nil {
@@ -94,9 +95,7 @@ func (c *call) logQuery() (q logQuery, err error) {
 	if tail > 0 && lines > 0 {
 		return q, wrongQuery("tail_bytes", "is given besides tail: send one of them")
 	}
-	if tail > 0 {
-		q.From = -tail
-	}
+	q.tailBytes = tail
 	if q.follow, err = c.flag("follow"); err != nil {
 		return q, err
 	}
@@ -131,7 +130,7 @@ func (c *call) resume(q *logQuery) error {
 	if !ok || err != nil || err2 != nil || attempt < 0 || offset < 0 {
 		return &haulier.FieldError{Field: "header.Last-Event-ID", Msg: strconv.Quote(clip(last)) + " is no id of this stream: leave it out to begin anew"}
 	}
-	q.Attempt, q.From, q.tailLines = attempt, offset, 0
+	q.Attempt, q.From, q.tailLines, q.tailBytes = attempt, offset, 0, 0
 	return nil
 }
 

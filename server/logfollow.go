@@ -29,53 +29,50 @@ type endEvent struct {
 
 var streamNames = map[joblog.Stream]string{joblog.Stdout: "stdout", joblog.Stderr: "stderr", joblog.Note: "note"}
 
-// followLog streams output until the attempt has ended.
+// followLog streams output until the attempt has ended. What there is already is
+// read before the stream begins, so that an error can still be a problem document.
 func (c *call) followLog(q logQuery) error {
 	ctx, end := c.waiting()
 	defer end()
+	p, err := c.begin(ctx, &q)
+	if err != nil {
+		return err
+	}
+	out, err := c.startStream()
+	if err != nil {
+		return nil // the client has gone
+	}
 	q.Wait = true
-	var out *stream
 	for {
-		wait, cancel := within(ctx)
-		list, done, err := c.begin(wait, &q)
-		cancel()
-		idle := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
-		if err != nil && !idle {
-			if out == nil {
-				return err // nothing was sent yet: it can still be a problem document
-			}
+		if err := c.sendOutput(out, &q, p); err != nil || p.end {
 			return c.cut(err)
 		}
-		if out == nil {
-			if out, err = c.startStream(); err != nil {
-				return nil // the client has gone
-			}
+		wait, cancel := within(ctx)
+		p, err = c.advance(wait, &q)
+		cancel()
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			p, err = part{}, out.comment("still here")
 		}
-		if idle {
-			err = out.comment("still here")
-		} else {
-			err = c.sendOutput(out, &q, list, done)
-		}
-		if err != nil || done {
+		if err != nil {
 			return c.cut(err)
 		}
 	}
 }
 
 // sendOutput sends pieces of output, and the end when they were the last.
-func (c *call) sendOutput(out *stream, q *logQuery, list []piece, done bool) error {
-	for _, p := range list {
-		e := outputEvent{Stream: streamNames[p.Stream], Time: p.At}
-		if utf8.Valid(p.Data) {
-			e.Data = string(p.Data)
+func (c *call) sendOutput(out *stream, q *logQuery, p part) error {
+	for _, f := range p.pieces {
+		e := outputEvent{Stream: streamNames[f.Stream], Time: f.At}
+		if utf8.Valid(f.Data) {
+			e.Data = string(f.Data)
 		} else {
-			e.DataBytes = p.Data
+			e.DataBytes = f.Data
 		}
-		if err := out.add(fmt.Sprintf("%d/%d", q.Attempt, p.next), "output", e); err != nil {
+		if err := out.add(fmt.Sprintf("%d/%d", q.Attempt, f.next), "output", e); err != nil {
 			return err
 		}
 	}
-	if done {
+	if p.end {
 		e := endEvent{Attempt: q.Attempt}
 		if j, err := c.job(q.Tenant, q.Job); err == nil {
 			e.State, e.Outcome, e.Code = j.State, j.Outcome, j.Code
@@ -83,6 +80,9 @@ func (c *call) sendOutput(out *stream, q *logQuery, list []piece, done bool) err
 		if err := out.add("", "end", e); err != nil {
 			return err
 		}
+	}
+	if len(out.buf) == 0 {
+		return nil
 	}
 	return out.flush()
 }

@@ -32,75 +32,78 @@ func (q *logQuery) pieces(chunk haulier.LogChunk) (list []piece, err error) {
 	return list, nil
 }
 
-// begin returns what an answer begins with, the first chunk or the tail, and
-// moves q to what follows it. End is set when nothing does.
-func (c *call) begin(ctx context.Context, q *logQuery) (list []piece, end bool, err error) {
-	if q.tailLines > 0 {
-		list, end, err = c.tail(ctx, q)
-		q.tailLines = 0
-		return list, end, err
+// part is some output, and what is known of what follows it.
+type part struct {
+	pieces []piece
+	end    bool // the attempt has ended and nothing follows
+	empty  bool // nothing follows yet
+}
+
+// begin returns what an answer begins with, the first chunk or the tail, and moves q behind it.
+func (c *call) begin(ctx context.Context, q *logQuery) (part, error) {
+	if q.tailLines > 0 || q.tailBytes > 0 {
+		return c.tail(ctx, q)
 	}
 	return c.advance(ctx, q)
 }
 
 // advance reads the next chunk and moves q behind it.
-func (c *call) advance(ctx context.Context, q *logQuery) ([]piece, bool, error) {
+func (c *call) advance(ctx context.Context, q *logQuery) (part, error) {
 	chunk, err := c.Queue.Log(ctx, q.LogRequest)
 	if err != nil {
-		return nil, false, err
+		return part{}, err
 	}
 	q.Attempt, q.From = chunk.Attempt, chunk.Next
 	list, err := q.pieces(chunk)
-	return list, chunk.End || len(chunk.Frames) == 0 && !q.Wait, err
+	return part{pieces: list, end: chunk.End, empty: len(chunk.Frames) == 0}, err
 }
 
 // logText answers with the data of the frames, one after the other.
 func (c *call) logText(q logQuery) error {
 	ctx, end := c.waiting()
 	defer end()
-	list, done, err := c.begin(ctx, &q)
+	p, err := c.begin(ctx, &q)
 	if err != nil {
 		return err
 	}
 	c.w.Header().Set("Content-Type", textType)
 	c.w.Header().Set(attemptHeader, strconv.Itoa(q.Attempt))
 	for {
-		for _, p := range list {
+		for _, f := range p.pieces {
 			soon(c.w)
-			if _, err := c.w.Write(p.Data); err != nil {
+			if _, err := c.w.Write(f.Data); err != nil {
 				return nil // the client has gone
 			}
 		}
-		if done {
+		if p.end || p.empty {
 			return nil
 		}
-		if list, done, err = c.advance(ctx, &q); err != nil {
+		if p, err = c.advance(ctx, &q); err != nil {
 			return c.cut(err)
 		}
 	}
 }
 
-// Steps in which a tail of lines is looked for, from the end backwards.
+// Steps in which a tail is looked for, from the end backwards.
 const (
 	firstTail = 64 << 10
 	maxTail   = 16 << 20
 )
 
-// tail returns the last lines, at most about maxTail bytes of them, and moves q behind them.
-func (c *call) tail(ctx context.Context, q *logQuery) ([]piece, bool, error) {
-	lines := q.tailLines
+// tail returns the last lines or bytes, at most about maxTail bytes, and moves q behind them.
+func (c *call) tail(ctx context.Context, q *logQuery) (part, error) {
 	for size := int64(firstTail); ; size *= 4 {
 		try := *q
-		try.From, try.Wait = -size, false
+		try.From = -size
 		list, first, err := c.rest(ctx, &try, size)
 		if err != nil {
-			return nil, false, err
+			return part{}, err
 		}
-		kept, enough := lastLines(list, lines)
+		kept, enough := q.last(list)
 		if enough || first == 0 || size >= maxTail {
-			try.Wait = q.Wait
+			try.tailLines, try.tailBytes = 0, 0
 			*q = try
-			return kept, !q.Wait, nil
+			return part{pieces: kept}, nil
 		}
 	}
 }
@@ -129,6 +132,14 @@ func (c *call) rest(ctx context.Context, q *logQuery, size int64) (list []piece,
 	}
 }
 
+// last cuts list down to what is asked of the end, and reports whether it had that much.
+func (q *logQuery) last(list []piece) ([]piece, bool) {
+	if q.tailLines > 0 {
+		return lastLines(list, q.tailLines)
+	}
+	return lastBytes(list, q.tailBytes)
+}
+
 // lastLines cuts list down to its last n lines, and reports whether it had that many.
 // A line break at the very end ends the last line; it begins no other.
 func lastLines(list []piece, n int) ([]piece, bool) {
@@ -144,11 +155,29 @@ func lastLines(list []piece, n int) ([]piece, bool) {
 				break
 			}
 			if n--; n == 0 {
-				list[i].Data = data[k+1:]
-				return list[i:], true
+				return cutFront(list[i:], k+1), true
 			}
 			end = k
 		}
 	}
 	return list, false
+}
+
+// lastBytes cuts list down to its last n bytes, and reports whether it had that many.
+func lastBytes(list []piece, n int64) ([]piece, bool) {
+	for i := len(list) - 1; i >= 0; i-- {
+		if over := int64(len(list[i].Data)) - n; over >= 0 {
+			return cutFront(list[i:], int(over)), true
+		}
+		n -= int64(len(list[i].Data))
+	}
+	return list, false
+}
+
+// cutFront drops the first n bytes of the first piece.
+func cutFront(list []piece, n int) []piece {
+	if list[0].Data = list[0].Data[n:]; len(list[0].Data) == 0 {
+		return list[1:]
+	}
+	return list
 }
