@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/haulier/haulier"
+	"github.com/haulier/haulier/client"
+)
+
+// patience says how a command bears a server that can't be reached.
+type patience int
+
+const (
+	impatient patience = iota // fail at once
+	patient                   // fail when it is not there at first, then bear its restarts
+	endless                   // wait for it
+)
+
+// connect returns a client of the server in the settings.
+func (p *program) connect(ctx context.Context, how patience) (*client.Client, error) {
+	s := &p.settings
+	token := s.Token
+	if token == "" {
+		token = s.localToken()
+	}
+	cfg := client.Config{URL: s.URL, Token: token, Retry: -1, InFlight: 8}
+	if how != impatient {
+		cfg.Retry = 0
+	}
+	c, err := client.New(cfg)
+	if err != nil {
+		return nil, usagef("--url: %v", err)
+	}
+	if how == patient {
+		if err := knock(ctx, s.URL); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// knock fails when no server answers at the URL.
+func knock(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(url, "/")+"/healthz", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return fmt.Errorf("%w: %w; is the server up, and the URL right?", haulier.ErrUnavailable, err)
+	}
+	_, _ = io.Copy(io.Discard, resp.Body) // it answers, that is all
+	return resp.Body.Close()
+}
+
+// withQueue runs a command that asks the server, and is ended by an interrupt.
+func (p *program) withQueue(how patience, do func(ctx context.Context, q haulier.Queue, args []string) error) task {
+	return func(ctx context.Context, args []string) error {
+		c, err := p.connect(ctx, how)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return do(ctx, c, args)
+	}
+}

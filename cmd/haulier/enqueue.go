@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/haulier/haulier"
+)
+
+const enqueueLong = `Enqueue jobs of a type, for the workers that have a function for it, and print their
+ids, one a line.
+
+With --lines, each line of the file that is not empty and does not begin with # is the payload of a
+job; they are added in batches of up to 1000, each of which is added whole or not at all.
+
+With --key, repeating the command within a week adds nothing and prints the same ids.`
+
+type enqueueFlags struct {
+	specFlags
+	payload     string
+	payloadFile string
+	lines       string
+	key         string
+}
+
+// linesBatch is how many jobs of --lines go into one request.
+const linesBatch = 1000
+
+func (p *program) enqueueCommand() *cobra.Command {
+	var f enqueueFlags
+	cmd := &cobra.Command{
+		Use: "enqueue TYPE", Short: "Enqueue jobs for functions", Long: enqueueLong,
+		Example: `  haulier enqueue mail --payload '{"to":"ann@example.com"}'
+  haulier enqueue mail --payload-file letter.json --at 18:00 --label campaign=spring
+  haulier enqueue thumbnail --lines images.txt --queue bulk --priority -5
+  some-program | haulier enqueue thumbnail --lines -`,
+		Args: cobra.ExactArgs(1),
+	}
+	f.register(cmd.Flags(), 0)
+	f.registerTimes(cmd.Flags())
+	cmd.Flags().StringVar(&f.payload, "payload", "", "`TEXT` that the job gets; JSON for most functions")
+	cmd.Flags().StringVar(&f.payloadFile, "payload-file", "", "`FILE` with the payload; - for standard input")
+	cmd.Flags().StringVar(&f.lines, "lines", "", "`FILE` with a payload a line; - for standard input")
+	cmd.Flags().StringVar(&f.key, "key", "", "`KEY` that makes the command safe to repeat")
+	cmd.MarkFlagsMutuallyExclusive("payload", "payload-file", "lines")
+	cmd.RunE = p.plain(func(ctx context.Context, args []string) error { return p.enqueue(ctx, &f, args[0]) })
+	return cmd
+}
+
+func (p *program) enqueue(ctx context.Context, f *enqueueFlags, typ string) error {
+	spec, err := f.spec(&p.settings, time.Now())
+	if err != nil {
+		return err
+	}
+	spec.Type = typ
+	q, err := p.connect(ctx, patient)
+	if err != nil {
+		return err
+	}
+	defer q.Close()
+	if f.lines != "" {
+		return p.enqueueLines(ctx, q, f, spec)
+	}
+	switch {
+	case f.payloadFile != "":
+		in, err := p.open(f.payloadFile)
+		if err != nil {
+			return err
+		}
+		defer in.Close()
+		if spec.Payload, err = readPayload(in); err != nil {
+			return err
+		}
+	case f.payload != "":
+		spec.Payload = []byte(f.payload)
+	}
+	ids, err := enqueueBatch(ctx, q, []haulier.Spec{spec}, f.key)
+	if err != nil {
+		return err
+	}
+	return p.printIDs(ids)
+}
+
+// enqueueLines adds a job a line, and prints ids as they are acknowledged. With a key, each batch has its own.
+func (p *program) enqueueLines(ctx context.Context, q haulier.Producer, f *enqueueFlags, spec haulier.Spec) error {
+	in, err := p.open(f.lines)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	var all []haulier.ID
+	lines := newLines(in, true)
+	for n := 0; ; n++ {
+		batch, err := lines.batch(linesBatch)
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.lines, err)
+		}
+		if len(batch) == 0 {
+			break
+		}
+		specs := make([]haulier.Spec, len(batch))
+		for i, line := range batch {
+			specs[i] = spec
+			specs[i].Payload = []byte(line)
+		}
+		key := f.key
+		if key != "" {
+			key = fmt.Sprintf("%s:%d", key, n)
+		}
+		ids, err := enqueueBatch(ctx, q, specs, key)
+		if err != nil {
+			return fmt.Errorf("line %d: %w; what comes before it was enqueued", lines.first, err)
+		}
+		if !p.settings.json() {
+			if err := p.printIDs(ids); err != nil {
+				return err
+			}
+		}
+		all = append(all, ids...)
+	}
+	if p.settings.json() {
+		return p.printIDs(all)
+	}
+	return nil
+}
+
+// enqueueBatch adds jobs all or none. Without a key it makes one up, so that a lost answer does not double them.
+func enqueueBatch(ctx context.Context, q haulier.Producer, specs []haulier.Spec, key string) ([]haulier.ID, error) {
+	if key == "" {
+		key = "cli:" + haulier.NewID(time.Now()).String()
+	}
+	results, err := q.Enqueue(ctx, []haulier.EnqueueRequest{{Jobs: specs, Key: key}})
+	if err == nil {
+		err = results[0].Err
+	}
+	if err != nil {
+		return nil, err
+	}
+	return results[0].IDs, nil
+}
+
+// printIDs writes ids a line each, or as JSON.
+func (p *program) printIDs(ids []haulier.ID) error {
+	if p.settings.json() {
+		if ids == nil {
+			ids = []haulier.ID{}
+		}
+		return p.printJSON(map[string][]haulier.ID{"ids": ids})
+	}
+	w := bufio.NewWriter(p.out)
+	for _, id := range ids {
+		fmt.Fprintln(w, id)
+	}
+	return w.Flush()
+}
+
+// open opens a file, or standard input for "-".
+func (p *program) open(name string) (io.ReadCloser, error) {
+	if name == "-" {
+		return io.NopCloser(p.in), nil
+	}
+	return os.Open(name)
+}

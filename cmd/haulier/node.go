@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/haulier/haulier"
+	"github.com/haulier/haulier/blob"
+	"github.com/haulier/haulier/engine"
+	"github.com/haulier/haulier/server"
+)
+
+// node is an opened store with an engine over it: all of a server but the network.
+type node struct {
+	store  haulier.Store
+	blobs  *blob.Store
+	engine *engine.Engine
+	data   string // folder; "": none
+	log    *slog.Logger
+}
+
+// openNode opens the store, or makes it, and builds the engine over it.
+func openNode(ctx context.Context, f *nodeFlags, s *settings, log *slog.Logger) (n *node, err error) {
+	n = &node{log: log}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.close())
+		}
+	}()
+	url := f.Store
+	if n.data, err = f.folder(s); err != nil {
+		return n, err
+	}
+	if url == "" {
+		url = "pebble:" + filepath.Join(n.data, "store")
+	}
+	if n.store, err = openStore(url, storeOptions{Durability: f.Durability, Log: log}); err != nil {
+		return n, err
+	}
+	if n.data == "" {
+		n.blobs, err = blob.Open(ctx, "mem://")
+	} else {
+		n.blobs, err = blob.OpenDir(filepath.Join(n.data, "blobs"))
+	}
+	if err != nil {
+		return n, err
+	}
+	n.engine, err = engine.New(engine.Config{Store: n.store, Blobs: n.blobs, Log: log})
+	return n, err
+}
+
+// serve answers requests on l until ctx ends, then those in flight, and returns nil.
+func (n *node) serve(ctx context.Context, l net.Listener, f *nodeFlags, version string) error {
+	cfg := server.Config{
+		Queue: n.engine, Auth: n.engine, Hosts: f.Hosts, Log: n.log, Version: version,
+		Ready: func(ctx context.Context) error {
+			_, err := n.store.Now(ctx)
+			return err
+		},
+	}
+	if f.Insecure {
+		cfg.Auth = nil
+	}
+	srv, err := server.New(cfg)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	// The engine's duties go on until the last request was answered.
+	duties, stopDuties := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopDuties()
+	var g errgroup.Group
+	serving, stopServing := context.WithCancel(ctx)
+	g.Go(func() error {
+		defer stopServing()
+		return n.engine.Run(duties)
+	})
+	g.Go(func() error {
+		defer stopDuties()
+		return srv.Serve(serving, l)
+	})
+	return g.Wait()
+}
+
+// close ends what openNode began, in the opposite order.
+func (n *node) close() error {
+	var err error
+	if n.engine != nil {
+		n.engine.Close()
+	}
+	if n.blobs != nil {
+		err = n.blobs.Close()
+	}
+	if n.store != nil {
+		err = errors.Join(err, n.store.Close())
+	}
+	return err
+}
+
+// folder is where the server keeps its files, made when it is missing. A store in memory needs none.
+func (f *nodeFlags) folder(s *settings) (dir string, err error) {
+	if dir = f.Data; dir == "" {
+		if f.Store == "mem:" {
+			return "", nil
+		}
+		if dir, err = s.dataFolder(); err != nil {
+			return "", err
+		}
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("data folder: %w; choose another with --data", err)
+	}
+	return filepath.Abs(dir)
+}

@@ -1,0 +1,25 @@
+package main
+
+import (
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/haulier/haulier/executor/process"
+)
+
+// shimCommand is the supervisor of commands, which workers start.
+func (p *program) shimCommand() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use: "shim", Short: "Supervise the commands of a worker", Hidden: true, Args: cobra.NoArgs,
+		Long: "Supervise the commands of a worker and outlive it. Workers start it; there is no need to by hand.",
+	}
+	cmd.Flags().StringVar(&dir, "dir", "", "`DIR` with the worker's state")
+	_ = cmd.MarkFlagRequired("dir") // it is there
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		p.usualSignals() // it has its own ways with them
+		return process.RunShim(cmd.Context(), process.ShimConfig{Dir: dir, Build: p.version, Log: slog.New(slog.NewTextHandler(p.errs, nil))})
+	}
+	return cmd
+}

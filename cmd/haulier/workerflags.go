@@ -1,0 +1,126 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/haulier/haulier"
+	"github.com/haulier/haulier/executor"
+	"github.com/haulier/haulier/executor/process"
+	"github.com/haulier/haulier/worker"
+)
+
+// executors are the makers of executors by the name of their kind.
+var executors = map[string]func() executor.Executor{
+	string(haulier.KindExec): func() executor.Executor { return process.New(process.Config{}) },
+}
+
+// workerFlags say what a worker runs, and how much of it.
+type workerFlags struct {
+	Name        string
+	Executors   []string
+	Tenants     []string
+	Queues      []string
+	Types       []string
+	Concurrency int
+	Lease       time.Duration
+	State       string
+	Labels      []string
+}
+
+func (f *workerFlags) register(fs *pflag.FlagSet) {
+	host, _ := os.Hostname()
+	fs.StringVar(&f.Name, "name", host, "`NAME` of the worker; on one machine each has its own")
+	fs.StringSliceVar(&f.Executors, "executors", []string{string(haulier.KindExec)}, "`KINDS` of task that it runs; there is exec")
+	fs.StringSliceVar(&f.Tenants, "tenants", nil, "`NAMES` of the tenants whose jobs it runs; that of --tenant unless said")
+	fs.StringSliceVar(&f.Queues, "queues", nil, "`QUEUES` that it listens to, with weights from 1 to 100, such as mail=3,reports=1,*; all alike unless said")
+	fs.StringSliceVar(&f.Types, "types", nil, "`TYPES` of jobs that it runs; all unless said")
+	fs.IntVar(&f.Concurrency, "concurrency", runtime.NumCPU(), "`N` jobs that it runs at once")
+	fs.DurationVar(&f.Lease, "lease", haulier.DefaultLease, "`TIME` after which the jobs of a lost worker run again")
+	fs.StringVar(&f.State, "state", "", "`DIR` from which the next worker takes over what this one leaves when it is killed; a folder of its name and server in $XDG_STATE_HOME/haulier unless said")
+	fs.StringArrayVar(&f.Labels, "label", nil, "`KEY=VALUE` that people see with the worker; may be repeated")
+}
+
+// config is that of a worker without its server.
+func (f *workerFlags) config(s *settings, version string, log *slog.Logger) (worker.Config, error) {
+	c := worker.Config{
+		Name: f.Name, Tenants: f.Tenants, Types: f.Types, Concurrency: f.Concurrency, Lease: f.Lease,
+		Dir: f.State, Version: version, Log: log,
+	}
+	var err error
+	for _, kind := range f.Executors {
+		makeOne := executors[kind]
+		if makeOne == nil {
+			return c, usagef("--executors: there is no kind %q: it is exec", kind)
+		}
+		c.Executors = append(c.Executors, makeOne())
+	}
+	if len(c.Tenants) == 0 && s.Tenant != "" {
+		c.Tenants = []string{s.Tenant}
+	}
+	if c.Queues, err = parseQueues(f.Queues); err != nil {
+		return c, err
+	}
+	if c.Labels, err = parseLabels(f.Labels); err != nil {
+		return c, err
+	}
+	if c.Dir == "" {
+		c.Dir, err = f.usualState(s)
+	}
+	return c, err
+}
+
+// usualState is the folder of this worker at this server. Its name is short, for a socket in it has a path of at most 100 bytes.
+func (f *workerFlags) usualState(s *settings) (string, error) {
+	dir, err := s.stateFolder()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(s.URL + "\n" + f.Name))
+	return filepath.Join(dir, "worker", hex.EncodeToString(sum[:6])), nil
+}
+
+// parseQueues reads queues with weights: mail=3, or * alone for a weight of 1.
+func parseQueues(list []string) (map[string]int, error) {
+	queues := map[string]int{}
+	for _, item := range list {
+		name, weight, given := strings.Cut(strings.TrimSpace(item), "=")
+		n := 1
+		if given {
+			var err error
+			if n, err = strconv.Atoi(weight); err != nil || n < 1 || n > 100 {
+				return nil, usagef("--queues: the weight in %q is no number from 1 to 100, as in mail=3", item)
+			}
+		}
+		if name == "" {
+			return nil, usagef("--queues: %q has no name, as in mail=3", item)
+		}
+		queues[name] = n
+	}
+	return queues, nil
+}
+
+// parseLabels reads pairs of the form key=value.
+func parseLabels(list []string) (map[string]string, error) {
+	var labels map[string]string
+	for _, item := range list {
+		k, v, ok := strings.Cut(item, "=")
+		if !ok || k == "" {
+			return nil, usagef("--label: %q is not of the form KEY=VALUE", item)
+		}
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[k] = v
+	}
+	return labels, nil
+}
