@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"regexp"
 	"strconv"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -122,10 +123,11 @@ func (s *Server) schema(v any, hint string) *huma.Schema {
 type jobDocument struct {
 	haulier.Spec
 	haulier.Status
-	Payload      any    `json:"payload,omitempty" doc:"when it is JSON"`
-	PayloadBytes []byte `json:"payload_bytes,omitempty" doc:"when it is not JSON, as base64"`
-	Result       any    `json:"result,omitempty" doc:"when it is JSON"`
-	ResultBytes  []byte `json:"result_bytes,omitempty" doc:"when it is not JSON, as base64"`
+	RunAt        time.Time `json:"run_at,omitzero" doc:"when a scheduled job becomes pending; of a pending job, since when it is"`
+	Payload      any       `json:"payload,omitempty" doc:"when it is JSON"`
+	PayloadBytes []byte    `json:"payload_bytes,omitempty" doc:"when it is not JSON, as base64"`
+	Result       any       `json:"result,omitempty" doc:"when it is JSON"`
+	ResultBytes  []byte    `json:"result_bytes,omitempty" doc:"when it is not JSON, as base64"`
 }
 
 // How some types of the root look in the description.

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"cmp"
 	"net/http"
+	"slices"
 
 	"github.com/haulier/haulier"
 )
@@ -62,6 +64,9 @@ func (c *call) counts() error {
 	if err != nil {
 		return err
 	}
+	slices.SortFunc(list, func(a, b haulier.Count) int {
+		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.State, b.State))
+	})
 	return c.replyJSON(http.StatusOK, countList{Counts: orNone(list)})
 }
 
