@@ -59,15 +59,3 @@ func knock(ctx context.Context, url string) error {
 	_, _ = io.Copy(io.Discard, resp.Body) // it answers, that is all
 	return resp.Body.Close()
 }
-
-// withQueue runs a command that asks the server, and is ended by an interrupt.
-func (p *program) withQueue(how patience, do func(ctx context.Context, q haulier.Queue, args []string) error) task {
-	return func(ctx context.Context, args []string) error {
-		c, err := p.connect(ctx, how)
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		return do(ctx, c, args)
-	}
-}

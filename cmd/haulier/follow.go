@@ -3,12 +3,10 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"sync"
 	"time"
 
 	"github.com/haulier/haulier"
-	"github.com/haulier/haulier/joblog"
 )
 
 const (
@@ -19,28 +17,26 @@ const (
 // errGone: somebody removed the job while it was followed.
 var errGone = errors.New("the job was removed")
 
-// follow writes a job's output as it comes, attempt after attempt, until the job has
-// ended, and returns it. With explain it says what a job waits for that does not begin.
-func (p *program) follow(ctx context.Context, q haulier.Operator, id haulier.ID, explain bool) (*haulier.Job, error) {
-	tenant := p.settings.Tenant
+// follow writes a job's output as it comes, from the request on and attempt after attempt,
+// until the job has ended, and returns it. With explain it says what a job waits for that does not begin.
+func (p *program) follow(ctx context.Context, q haulier.Operator, req haulier.LogRequest, w *logWriter, explain bool) (*haulier.Job, error) {
 	if explain {
-		began := p.explainWait(ctx, q, id)
-		defer began()
+		stop := p.explainWait(ctx, q, req.Job)
+		defer stop()
 	}
-	req := haulier.LogRequest{Tenant: tenant, Job: id, Wait: true}
 	for {
 		chunk, err := q.Log(ctx, req)
 		if err != nil {
 			return nil, err
 		}
-		if err := p.writeLog(chunk.Frames); err != nil {
+		if err := w.write(chunk.Frames); err != nil {
 			return nil, err
 		}
 		req.Attempt, req.From = chunk.Attempt, chunk.Next
 		if !chunk.End {
 			continue
 		}
-		job, err := nextAttempt(ctx, q, tenant, id, chunk.Attempt)
+		job, err := nextAttempt(ctx, q, req.Tenant, req.Job, chunk.Attempt)
 		if err != nil || job.State.Terminal() && job.Attempt <= chunk.Attempt {
 			return job, err
 		}
@@ -68,21 +64,6 @@ func nextAttempt(ctx context.Context, q haulier.Operator, tenant string, id haul
 			return nil, ctx.Err()
 		}
 	}
-}
-
-// writeLog writes the streams of some output apart.
-func (p *program) writeLog(frames []byte) error {
-	return joblog.Each(frames, func(f joblog.Frame) error {
-		w := p.out
-		if f.Stream != joblog.Stdout {
-			w = p.errs
-		}
-		_, err := w.Write(f.Data)
-		if f.Stream == joblog.Note && err == nil && (len(f.Data) == 0 || f.Data[len(f.Data)-1] != '\n') {
-			_, err = io.WriteString(w, "\n")
-		}
-		return err
-	})
 }
 
 // explainWait says once why a job has not begun, when that takes long. The returned function ends that.

@@ -106,6 +106,8 @@ func (p *program) mapLines(ctx context.Context, f *mapFlags, argv []string) erro
 	case context.Cause(ctx) == errInterrupted: //nolint:errorlint // it is this very value
 		m.farewell()
 		return errInterrupted
+	case errors.Is(err, haulier.ErrConflict):
+		return err
 	case err != nil:
 		return fmt.Errorf("%w\nWhat was enqueued goes on. To go on with the rest, run the same command with --name %s", err, m.name)
 	}

@@ -96,7 +96,8 @@ func (p *program) attend(ctx context.Context, q haulier.Operator, id haulier.ID)
 		}
 	})
 	defer stop()
-	job, err := p.follow(ctx, q, id, true)
+	req := haulier.LogRequest{Tenant: p.settings.Tenant, Job: id, Wait: true}
+	job, err := p.follow(ctx, q, req, &logWriter{out: p.out, errs: p.errs}, true)
 	if context.Cause(ctx) == errInterrupted { //nolint:errorlint // it is this very value
 		p.say("haulier: left; see what becomes of it with: haulier jobs get %v", id)
 		return errInterrupted
