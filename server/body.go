@@ -40,17 +40,39 @@ func (c *call) readBody(limit int64) ([]byte, error) {
 		defer release()
 	}
 	if n >= 0 {
-		b := make([]byte, n)
-		_, err := io.ReadFull(c.r.Body, b)
+		b, err := grow(c.r.Body, n)
 		return b, bodyFailed(err)
 	}
-	// Without a length only a moderate body is taken, so that no permit is needed.
+	// Only a moderate body is taken without a length, so that it needs no permit.
 	limit = min(limit, maxBatchBody)
 	b, err := io.ReadAll(io.LimitReader(c.r.Body, limit+1))
 	if int64(len(b)) > limit {
 		return nil, bodyTooLarge(limit)
 	}
 	return b, bodyFailed(err)
+}
+
+// firstRead is the memory that a body gets before any of it has come.
+const firstRead = 1 << 20
+
+// grow reads n bytes. Memory follows what has come, not what was announced.
+func grow(r io.Reader, n int64) ([]byte, error) {
+	b := make([]byte, 0, min(n, firstRead))
+	for int64(len(b)) < n {
+		if len(b) == cap(b) {
+			b = append(make([]byte, 0, min(n, 4*int64(cap(b)))), b...)
+		}
+		k, err := r.Read(b[len(b):cap(b)])
+		b = b[:len(b)+k]
+		switch {
+		case err == nil || int64(len(b)) == n:
+		case errors.Is(err, io.EOF):
+			return b, io.ErrUnexpectedEOF
+		default:
+			return b, err
+		}
+	}
+	return b, nil
 }
 
 // largePermit bounds the memory that large bodies take together.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -195,10 +196,29 @@ func (c *call) claim() error {
 	if err != nil {
 		return c.forget(id, err)
 	}
+	if len(jobs) > 0 && c.ctx().Err() != nil {
+		return c.giveBack(id, jobs)
+	}
 	if c.wantsBinary() {
 		return c.replyBinary(http.StatusOK, func(b []byte) []byte { return wire.AppendJobs(b, jobs) })
 	}
 	return c.replyJSON(http.StatusOK, claimed{Jobs: orNone(jobs)})
+}
+
+// giveBack returns jobs to their lanes that were claimed for a worker which went
+// away before it could hear of them: its session may live on, and nobody would run them.
+func (c *call) giveBack(session haulier.ID, jobs []haulier.Job) error {
+	reports := make([]haulier.Report, len(jobs))
+	for i := range jobs {
+		reports[i] = haulier.Report{Ref: haulier.Ref{Job: jobs[i].ID, Attempt: jobs[i].Attempt}, Kind: haulier.ReportRelease,
+			Error: "its worker's connection broke before it heard of it"}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx()), plainDeadline)
+	defer cancel()
+	if _, err := c.Queue.Report(ctx, session, reports); err != nil {
+		c.Log.Warn("claimed jobs not given back", "err", err, "session", session)
+	}
+	return c.ctx().Err()
 }
 
 func (c *call) claimRequest() (haulier.ClaimRequest, error) {

@@ -157,7 +157,7 @@ type events struct {
 
 func follow(t *testing.T, url, last string) *events {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func follow(t *testing.T, url, last string) *events {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { res.Body.Close() })
-	if ct := res.Header.Get("Content-Type"); res.StatusCode != 200 || ct != "text/event-stream" {
+	if ct := res.Header.Get("Content-Type"); res.StatusCode != http.StatusOK || ct != "text/event-stream" {
 		t.Fatal(res.Status, ct)
 	}
 	return &events{t, res.Body, bufio.NewScanner(res.Body)}
