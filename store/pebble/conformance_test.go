@@ -1,0 +1,27 @@
+package pebble_test
+
+import (
+	"testing"
+
+	"github.com/haulier/haulier"
+	"github.com/haulier/haulier/store/pebble"
+	"github.com/haulier/haulier/store/storetest"
+)
+
+func open(t *testing.T, dir string, o pebble.Options) *pebble.Store {
+	t.Helper()
+	s, err := pebble.Open(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func TestContract(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) haulier.Store { return open(t, t.TempDir(), pebble.Options{}) })
+}
+
+func TestDurableContract(t *testing.T) {
+	storetest.RunDurable(t, func(t *testing.T, dir string) haulier.Store { return open(t, dir, pebble.Options{}) })
+}

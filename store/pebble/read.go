@@ -1,0 +1,199 @@
+package pebble
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	pdb "github.com/cockroachdb/pebble/v2"
+
+	"github.com/haulier/haulier"
+	"github.com/haulier/haulier/wire"
+)
+
+// Jobs implements haulier.Store.
+func (s *Store) Jobs(_ context.Context, ids []haulier.ID) ([]*haulier.Job, error) {
+	if err := s.enter(); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	jobs := make([]*haulier.Job, len(ids))
+	if _, err := s.find(ids, jobs); err != nil {
+		return nil, err
+	}
+	return jobs, nil
+}
+
+// find fills in the jobs with the ids, and returns the generation of which each of them is at least.
+func (s *Store) find(ids []haulier.ID, jobs []*haulier.Job) (generation uint64, err error) {
+	var missing []int
+	var sessions []haulier.ID
+	s.mu.Lock()
+	generation = s.generation
+	for i, id := range ids {
+		if e := s.cache.byID[id]; e != nil {
+			jobs[i] = e.job
+			continue
+		}
+		missing = append(missing, i)
+		sessions = append(sessions, s.owned[id])
+	}
+	s.mu.Unlock()
+	if len(missing) == 0 {
+		return generation, nil
+	}
+	r := s.newJobReader(len(missing))
+	defer r.close()
+	for k, i := range missing {
+		j, moved, err := r.readOwned(ids[i], sessions[k])
+		if moved {
+			j, err = s.findAgain(ids[i])
+		}
+		if err != nil {
+			return 0, err
+		}
+		jobs[i] = j
+	}
+	return generation, nil
+}
+
+// findAgain reads a job that left its session between two looks.
+func (s *Store) findAgain(id haulier.ID) (*haulier.Job, error) {
+	for {
+		s.mu.Lock()
+		e, session := s.cache.byID[id], s.owned[id]
+		s.mu.Unlock()
+		if e != nil {
+			return e.job, nil
+		}
+		if j, moved, err := s.readJob(id, session); !moved {
+			return j, err
+		}
+	}
+}
+
+// readJob reads a job from disk: nil when there is none. moved: it is no longer with the session.
+func (s *Store) readJob(id, session haulier.ID) (j *haulier.Job, moved bool, err error) {
+	r := s.newJobReader(1)
+	defer r.close()
+	return r.readOwned(id, session)
+}
+
+// jobReader reads jobs from disk. When there are several, ascending ids are the cheapest.
+type jobReader struct {
+	s              *Store
+	several        bool
+	jobs, statuses *pdb.Iterator
+}
+
+// fewReads is up to how many single reads are cheaper than an iterator.
+const fewReads = 4
+
+func (s *Store) newJobReader(n int) *jobReader { return &jobReader{s: s, several: n > fewReads} }
+
+func (r *jobReader) close() {
+	for _, it := range []*pdb.Iterator{r.jobs, r.statuses} {
+		if it != nil {
+			it.Close()
+		}
+	}
+}
+
+// readOwned reads a job that belongs to the session, or to none when that is nil.
+func (r *jobReader) readOwned(id, session haulier.ID) (j *haulier.Job, moved bool, err error) {
+	if session.IsNil() {
+		j, err = r.read(id, true)
+		return j, false, err
+	}
+	if j, err = r.read(id, false); j == nil || err != nil {
+		return nil, false, err
+	}
+	found, err := r.s.get(ownedKey(session, id), func(v []byte) error {
+		if len(v) < 4 {
+			return haulier.ErrCorrupt
+		}
+		return readStatus(j, v[4:])
+	})
+	return j, err == nil && !found, err
+}
+
+// read reads a job that belongs to no session; stored: its status may have a record of its own.
+func (r *jobReader) read(id haulier.ID, stored bool) (*haulier.Job, error) {
+	j := new(haulier.Job)
+	found, err := r.get(&r.jobs, spaceJob, id, func(v []byte) (err error) {
+		*j, err = wire.ParseJob(v)
+		j.Payload, j.Result = bytes.Clone(j.Payload), bytes.Clone(j.Result)
+		return err
+	})
+	if err != nil || !found {
+		return nil, err
+	}
+	if stored {
+		_, err = r.get(&r.statuses, spaceStatus, id, func(v []byte) error { return readStatus(j, v) })
+	}
+	if err != nil {
+		return nil, err
+	}
+	return j, nil
+}
+
+func readStatus(j *haulier.Job, v []byte) (err error) {
+	j.Status, err = wire.ParseStatus(v)
+	j.Result = bytes.Clone(j.Result)
+	return err
+}
+
+// get calls f with the value of the id's key, which f must not keep.
+func (r *jobReader) get(it **pdb.Iterator, space byte, id haulier.ID, f func([]byte) error) (found bool, err error) {
+	key := idKey(space, id)
+	if !r.several {
+		return r.s.get(key, f)
+	}
+	if *it == nil {
+		*it, err = r.s.db.NewIter(&pdb.IterOptions{LowerBound: []byte{space}, UpperBound: []byte{space + 1}})
+		if err != nil {
+			return false, corrupt(err)
+		}
+	}
+	if !(*it).SeekGE(key) || !bytes.Equal((*it).Key(), key) {
+		return false, corrupt((*it).Error())
+	}
+	return true, named(key, f((*it).Value()))
+}
+
+// get calls f with the value of a key, which f must not keep.
+func (s *Store) get(key []byte, f func([]byte) error) (found bool, err error) {
+	v, closer, err := s.db.Get(key)
+	if errors.Is(err, pdb.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, corrupt(err)
+	}
+	defer closer.Close()
+	return true, named(key, f(v))
+}
+
+func (s *Store) has(key []byte) (bool, error) {
+	return s.get(key, func([]byte) error { return nil })
+}
+
+func named(key []byte, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("record %q: %w", key, err)
+}
+
+// corrupt translates an error of a read by Pebble.
+func corrupt(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case pdb.IsCorruptionError(err):
+		return fmt.Errorf("%w: %w: restore the store's folder from a copy", haulier.ErrCorrupt, err)
+	default:
+		return fmt.Errorf("%w: %w", haulier.ErrUnavailable, err)
+	}
+}

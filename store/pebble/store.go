@@ -1,0 +1,277 @@
+// Package pebble keeps jobs and documents in a folder of the local disk, on the
+// embedded key-value store Pebble. One process at a time has a folder open.
+//
+// Calls that come together are joined into one write and one sync (see
+// committer.go); the first jobs of each band stand in memory, so that a claim costs the
+// same however many wait (bands.go); a change of state writes a small record
+// and moves one index entry (keys.go). What waits costs disk, not memory.
+package pebble
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	pdb "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/haulier/haulier"
+)
+
+// Durability says what a commit with Batch.Sync survives.
+type Durability int
+
+const (
+	// Sync: it survives the loss of power.
+	Sync Durability = iota
+	// Process: it survives the death of the process, not that of the machine.
+	Process
+)
+
+// Options of a store. The zero value is good for use.
+type Options struct {
+	Durability Durability
+	Log        *slog.Logger     // nil: none
+	Now        func() time.Time // the clock; nil: time.Now, whose monotonic part the leases go by
+	FS         vfs.FS           // nil: that of the machine
+	BootID     string           // of the machine's run; "": asked from the system
+	MemTable   int              // bytes of changes held in memory; 0: 32 MiB. There may be three of them for a while
+	BlockCache int              // bytes of read blocks held in memory; 0: 32 MiB
+	JobCache   int              // rough bytes of jobs held in memory since they changed; 0: 24 MiB
+}
+
+// Store is a haulier.Store in a folder. Safe for concurrent use.
+type Store struct {
+	db         *pdb.DB
+	wal        *walFS
+	folder     *folder
+	log        *slog.Logger
+	now        func() time.Time
+	durability Durability
+	opening    haulier.Opening
+	bootID     string
+
+	life   sync.RWMutex // read-locked by every call, locked by Close
+	closed bool
+
+	queue      queue
+	flights    chan flight
+	unsynced   chan []*request
+	workers    sync.WaitGroup // committer, writer, syncer
+	background sync.WaitGroup // scans
+	fault      *fault
+	watchers   watchers
+	leases     *leases
+	dueMu      sync.Mutex // held during Due: the scans of low waters come one by one
+
+	mu         sync.Mutex // guards what follows; held for short times and never during I/O of a caller
+	lanes      lanes
+	cache      cache
+	owned      map[haulier.ID]haulier.ID // session by claimed or running job
+	reserved   map[haulier.ID]reservation
+	timers     lowWater
+	heads      int    // entries of all windows
+	clock      uint64 // counts claims, to tell which windows are idle
+	generation uint64 // of groups of commits
+}
+
+var _ haulier.Store = (*Store)(nil)
+
+// Open opens the store in the folder, or makes one where nothing is. ErrInvalid: the folder
+// is somebody else's or of another version. ErrUnavailable: another process has it
+// open, or the disk fails. ErrCorrupt: it is damaged. In all these cases the folder is left as it was.
+func Open(dir string, o Options) (*Store, error) {
+	o.setDefaults()
+	s, err := open(dir, o)
+	if err != nil {
+		return nil, fmt.Errorf("open store in %s: %w", dir, err)
+	}
+	return s, nil
+}
+
+func (o *Options) setDefaults() {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
+	if o.BootID == "" {
+		o.BootID = bootID()
+	}
+	for field, size := range map[*int]int{&o.MemTable: 32 << 20, &o.BlockCache: 32 << 20, &o.JobCache: 24 << 20} {
+		if *field <= 0 {
+			*field = size
+		}
+	}
+}
+
+func open(dir string, o Options) (*Store, error) {
+	path, err := absolute(o.FS, dir)
+	if err != nil {
+		return nil, err
+	}
+	f, err := openFolder(o.FS, path)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		folder: f, log: o.Log, now: o.Now, durability: o.Durability, bootID: o.BootID,
+		wal: newWALFS(o.FS), fault: newFault(o.Log), leases: newLeases(),
+		queue: queue{wake: make(chan struct{}, 1)}, flights: make(chan flight, 64), unsynced: make(chan []*request, 1024),
+		lanes: newLanes(), cache: newCache(o.JobCache), timers: newLowWater(), generation: 1,
+		owned: map[haulier.ID]haulier.ID{}, reserved: map[haulier.ID]reservation{},
+	}
+	if err := s.start(o); err != nil {
+		if !s.fault.isStuck() {
+			err = errors.Join(err, f.lock.Close())
+		}
+		return nil, err
+	}
+	return s, nil
+}
+
+// start looks whether the store is sound before anything is written, then opens it.
+func (s *Store) start(o Options) error {
+	if s.folder.made {
+		if err := s.rehearse(o); err != nil {
+			return err
+		}
+	}
+	err := s.fault.attempt(func() (err error) {
+		s.db, err = pdb.Open(s.folder.dir, s.options(o, false))
+		return err
+	})
+	if err != nil {
+		return unsound(err)
+	}
+	if err := s.recover(); err != nil {
+		return errors.Join(err, s.db.Close())
+	}
+	if err := s.begin(); err != nil {
+		return errors.Join(err, s.db.Close())
+	}
+	for _, run := range []func(){s.runCommitter, s.runWriter, s.runSyncer} {
+		s.workers.Go(run)
+	}
+	return nil
+}
+
+// rehearse opens the store for reading alone: what is damaged must stay as it is.
+func (s *Store) rehearse(o Options) error {
+	err := s.fault.attempt(func() error {
+		db, err := pdb.Open(s.folder.dir, s.options(o, true))
+		if err != nil {
+			return err
+		}
+		trial := &Store{db: db, lanes: newLanes(), leases: newLeases(), now: s.now, owned: map[haulier.ID]haulier.ID{}}
+		return errors.Join(trial.recover(), db.Close())
+	})
+	return unsound(err)
+}
+
+// unsound translates an error of opening.
+func unsound(err error) error {
+	switch {
+	case err == nil, errors.Is(err, haulier.ErrCorrupt), errors.Is(err, haulier.ErrUnavailable):
+		return err
+	default:
+		return fmt.Errorf("%w: %w; nothing was changed: restore the folder from a copy", haulier.ErrCorrupt, err)
+	}
+}
+
+// options of Pebble. The memory of a store is that of its memtables (at most
+// three), its block cache and the caches of this package.
+func (s *Store) options(o Options, readOnly bool) *pdb.Options {
+	opts := &pdb.Options{
+		FS:                          s.wal,
+		Lock:                        s.folder.lock,
+		Logger:                      pebbleLog{s.log, s.fault},
+		EventListener:               s.fault.listener(),
+		ReadOnly:                    readOnly,
+		ErrorIfNotExists:            s.folder.made,
+		FormatMajorVersion:          pdb.FormatColumnarBlocks, // without sync marks in the log; see walFS
+		CacheSize:                   int64(o.BlockCache),
+		MemTableSize:                uint64(o.MemTable),
+		MemTableStopWritesThreshold: 3,
+		L0CompactionThreshold:       2,
+		L0StopWritesThreshold:       24,
+		LBaseMaxBytes:               64 << 20,
+		MaxOpenFiles:                512,
+		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
+	}
+	opts.TargetFileSizes[0] = 4 << 20
+	for i := range opts.Levels {
+		opts.Levels[i].BlockSize = 8 << 10
+		opts.Levels[i].IndexBlockSize = 64 << 10
+		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+	}
+	return opts
+}
+
+// enter begins a call; leave ends it. Close waits for it.
+func (s *Store) enter() error {
+	s.life.RLock()
+	if s.closed {
+		s.life.RUnlock()
+		return fmt.Errorf("store: %w: it was closed", haulier.ErrUnavailable)
+	}
+	return nil
+}
+
+func (s *Store) leave() { s.life.RUnlock() }
+
+// Now implements haulier.Store.
+func (s *Store) Now(context.Context) (time.Time, error) {
+	if err := s.enter(); err != nil {
+		return time.Time{}, err
+	}
+	defer s.leave()
+	return s.now().UTC(), nil
+}
+
+// Opened implements haulier.Store.
+func (s *Store) Opened() haulier.Opening { return s.opening }
+
+// Renew implements haulier.Store.
+func (s *Store) Renew(_ context.Context, session haulier.ID, ttl time.Duration) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	if !s.leases.renew(session, s.now().Add(ttl)) {
+		return fmt.Errorf("renew session %v: %w: there is no such session; open a new one", session, haulier.ErrLeaseLost)
+	}
+	return nil
+}
+
+// Close implements haulier.Store. A second call does nothing.
+func (s *Store) Close() error {
+	s.life.Lock()
+	defer s.life.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	s.queue.close()
+	s.workers.Wait()
+	s.background.Wait()
+	if s.fault.isStuck() {
+		return s.fault.err // the lock is kept: Pebble's own goroutines may still be at work
+	}
+	err := s.fault.check()
+	if err == nil {
+		err = s.writeMeta(true)
+	}
+	if e := s.fault.attempt(s.db.Close); e != nil && err == nil {
+		err = fmt.Errorf("close store: %w: %w", haulier.ErrUnavailable, e)
+	}
+	return errors.Join(err, s.folder.lock.Close())
+}
