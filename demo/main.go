@@ -195,7 +195,7 @@ func (n *node) replaceWorker(ctx context.Context, at int64) error {
 
 // mapOver runs haulier map over the files, with its progress on this terminal.
 func (n *node) mapOver(ctx context.Context, files []string) error {
-	cmd := exec.CommandContext(ctx, n.program, "map", "--url", n.url, "--name", group, "--", command, "{}")
+	cmd := exec.CommandContext(ctx, n.program, "map", "--url", n.url, "--name", group, "--results", "none", "--", command, "{}")
 	cmd.Stdin = strings.NewReader(strings.Join(files, "\n") + "\n")
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if err := cmd.Run(); err != nil {
@@ -234,7 +234,8 @@ func (n *node) compare(ctx context.Context, files []string) error {
 	if len(seen) != len(files) {
 		return fmt.Errorf("%d results of %d files", len(seen), len(files))
 	}
-	say("All %d results equal those of the same work done directly; %d jobs needed a second attempt.", len(seen), again)
+	say("All %d results are there, each once, and equal those of the same work done directly.", len(seen))
+	say("%d jobs were in the hands of the killed worker and ran again with the next.", again)
 	return nil
 }
 

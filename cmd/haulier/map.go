@@ -145,6 +145,7 @@ func (m *mapping) run(ctx context.Context, out *resultPrinter) error {
 	var aside sync.WaitGroup
 	aside.Go(func() { screen.run(watching) })
 	aside.Go(func() { m.watch(watching) })
+	aside.Go(func() { m.hint(watching, screen) })
 	defer aside.Wait()
 	defer stop()
 	g, ctx := errgroup.WithContext(ctx)
@@ -167,6 +168,26 @@ func (m *mapping) watch(ctx context.Context) {
 	})
 	if err != nil && ctx.Err() == nil && !errors.Is(err, haulier.ErrUnavailable) {
 		m.p.say("haulier: progress is not shown: %s", m.p.explain(err))
+	}
+}
+
+// hint says once why nothing goes on, when nothing does.
+func (m *mapping) hint(ctx context.Context, s *screen) {
+	for wait := hintAfter; ; wait *= 2 {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+		waiting := m.tally.waiting()
+		if waiting.IsNil() {
+			continue
+		}
+		x, err := m.q.Why(ctx, m.p.settings.Tenant, waiting)
+		if err == nil && x.State == haulier.Pending && len(x.Reasons) > 0 {
+			_ = s.print(m.p.errs, fmt.Appendf(nil, "haulier: the jobs wait: %s\n", x.Reasons[0])) // it is only a hint
+			return
+		}
 	}
 }
 

@@ -44,7 +44,11 @@ func openPebble(dir string, o storeOptions) (haulier.Store, error) {
 	if dir == "" {
 		return nil, usagef("--store pebble: lacks the folder, as in pebble:/var/lib/haulier/store")
 	}
-	return pebble.Open(dir, pebble.Options{Durability: d, Log: o.Log})
+	s, err := pebble.Open(dir, pebble.Options{Durability: d, Log: o.Log})
+	if err != nil {
+		return nil, err // not the nil *pebble.Store, which would be no nil haulier.Store
+	}
+	return s, nil
 }
 
 // openMem keeps all in memory, for a trial: nothing outlives the server.

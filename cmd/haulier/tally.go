@@ -105,6 +105,22 @@ func (t *tally) unended() []haulier.ID {
 	return ids
 }
 
+// waiting is one of our jobs when all that have not ended wait to be claimed; otherwise it is nil.
+func (t *tally) waiting() (one haulier.ID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id, j := range t.jobs {
+		if !j.ours || j.state.Terminal() {
+			continue
+		}
+		if j.state != haulier.Pending {
+			return haulier.NilID
+		}
+		one = id
+	}
+	return one
+}
+
 // counted is a tally at one moment.
 type counted struct {
 	total, repeated, ended int
