@@ -21,18 +21,19 @@ func AppendJob(b []byte, j *haulier.Job) []byte {
 // ParseJob is the reverse of AppendJob. Payload and result share memory with b.
 func ParseJob(b []byte) (haulier.Job, error) {
 	var j haulier.Job
-	err := parseJob(b, &j)
+	err := ReadJob(b, &j)
 	return j, err
 }
 
-func parseJob(b []byte, j *haulier.Job) error {
+// ReadJob is ParseJob into a job that was zero. After an error its content is of no use.
+func ReadJob(b []byte, j *haulier.Job) error {
 	f := fields{rest: b}
 	for f.next() {
 		switch f.num {
 		case 1:
 			f.take(parseSpec(f.bytes(), &j.Spec))
 		case 2:
-			f.take(parseStatus(f.bytes(), &j.Status))
+			f.take(ReadStatus(f.bytes(), &j.Status))
 		}
 	}
 	return f.err("job")
@@ -62,7 +63,7 @@ func ParseJobs(b []byte) ([]haulier.Job, error) {
 			break
 		}
 		j := &jobs[len(jobs)-1]
-		f.take(parseJob(f.bytes(), j))
+		f.take(ReadJob(f.bytes(), j))
 		j.Payload, j.Result = bytes.Clone(j.Payload), bytes.Clone(j.Result)
 	}
 	return jobs, f.err("jobs")

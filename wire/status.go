@@ -90,7 +90,7 @@ func appendHistory(b []byte, history []haulier.Change, base int64) []byte {
 // ParseStatus is the reverse of AppendStatus. Its result shares memory with b.
 func ParseStatus(b []byte) (haulier.Status, error) {
 	var s haulier.Status
-	err := parseStatus(b, &s)
+	err := ReadStatus(b, &s)
 	return s, err
 }
 
@@ -100,7 +100,8 @@ type relative struct {
 	to *time.Time
 }
 
-func parseStatus(b []byte, s *haulier.Status) error {
+// ReadStatus is ParseStatus into a status that was zero. After an error its content is of no use.
+func ReadStatus(b []byte, s *haulier.Status) error {
 	var later [4]relative
 	times := later[:0]
 	var changes [haulier.MaxHistory]int64

@@ -20,6 +20,7 @@ type item struct {
 	band  *band
 	job   *haulier.Job // from the cache or from disk, then as the claim leaves it
 	end   int          // of its entry at the session within the request's writes
+	own   bool         // job is known to this claim alone
 	ghost bool         // what was read is not pending: the window was wrong
 	taken bool
 }
@@ -169,7 +170,7 @@ func (s *Store) readClaimed(c *claim) {
 			s.log.Error("a ready job can't be read and is passed over", "job", it.id, "err", err)
 			continue
 		}
-		it.job = j
+		it.job, it.own = j, true
 	}
 }
 
@@ -189,7 +190,11 @@ func (s *Store) prepareClaim(r *request, by string) {
 			it.ghost = true // changed since it was reserved: the committer finds the same
 			continue
 		}
-		it.job = &haulier.Job{Spec: it.job.Spec, Status: next}
+		if it.own {
+			it.job.Status = next
+		} else {
+			it.job = &haulier.Job{Spec: it.job.Spec, Status: next}
+		}
 		var room [40]byte
 		r.ops.setOwned(indexKey(room[:0], 0, 0, it.id, &next), it.band.lane.id, &next)
 		it.end = len(r.ops.body[spaceIndex(spaceOwned)])

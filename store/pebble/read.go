@@ -121,8 +121,8 @@ func (r *jobReader) readOwned(id, session haulier.ID) (j *haulier.Job, moved boo
 // read reads a job that belongs to no session; stored: its status may have a record of its own.
 func (r *jobReader) read(id haulier.ID, stored bool) (*haulier.Job, error) {
 	j := new(haulier.Job)
-	found, err := r.get(&r.jobs, spaceJob, id, func(v []byte) (err error) {
-		*j, err = wire.ParseJob(v)
+	found, err := r.get(&r.jobs, spaceJob, id, func(v []byte) error {
+		err := wire.ReadJob(v, j)
 		j.Payload, j.Result = bytes.Clone(j.Payload), bytes.Clone(j.Result)
 		return err
 	})
@@ -138,8 +138,9 @@ func (r *jobReader) read(id haulier.ID, stored bool) (*haulier.Job, error) {
 	return j, nil
 }
 
-func readStatus(j *haulier.Job, v []byte) (err error) {
-	j.Status, err = wire.ParseStatus(v)
+func readStatus(j *haulier.Job, v []byte) error {
+	j.Status = haulier.Status{}
+	err := wire.ReadStatus(v, &j.Status)
 	j.Result = bytes.Clone(j.Result)
 	return err
 }

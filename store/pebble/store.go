@@ -201,13 +201,20 @@ func (s *Store) options(o Options, readOnly bool) *pdb.Options {
 		CacheSize:                   int64(o.BlockCache),
 		MemTableSize:                uint64(o.MemTable),
 		MemTableStopWritesThreshold: 3,
-		L0CompactionThreshold:       2,
+		L0CompactionThreshold:       4,
 		L0StopWritesThreshold:       24,
 		LBaseMaxBytes:               64 << 20,
 		MaxOpenFiles:                512,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
 	}
-	opts.TargetFileSizes[0] = 4 << 20
+	// A table on disk holds keys of one keyspace: most of them grow at their end only,
+	// and a compaction of one that is busy does not rewrite those that rest.
+	opts.Experimental.SpanPolicyFunc = func(start []byte) (pdb.SpanPolicy, []byte, error) {
+		return pdb.SpanPolicy{}, after(start[:1]), nil
+	}
+	for i := range opts.TargetFileSizes {
+		opts.TargetFileSizes[i] = 8 << 20
+	}
 	for i := range opts.Levels {
 		opts.Levels[i].BlockSize = 8 << 10
 		opts.Levels[i].IndexBlockSize = 64 << 10
