@@ -95,7 +95,8 @@ func (p *program) enqueueLines(ctx context.Context, q haulier.Producer, f *enque
 	}
 	defer in.Close()
 	var all []haulier.ID
-	lines := newLines(in, true)
+	lines := newLines(in)
+	lines.remarks = true
 	for n := 0; ; n++ {
 		batch, err := lines.batch(linesBatch)
 		if err != nil {

@@ -25,7 +25,8 @@ const (
 func (m *mapping) add(ctx context.Context, in io.Reader) error {
 	in, stop := interruptible(ctx, in)
 	defer stop()
-	read := newLines(in, false)
+	read := newLines(in)
+	read.eager = true
 	times := map[[16]byte]int{}
 	g, adding := errgroup.WithContext(ctx)
 	g.SetLimit(mapInFlight)
