@@ -68,6 +68,12 @@ func (p *program) root() *cobra.Command {
 			if err := p.settings.complete(cmd.Flags(), p.env); err != nil {
 				return err
 			}
+			if err := cmd.ValidateRequiredFlags(); err != nil { // cobra does so only when the command has begun
+				return err
+			}
+			if err := cmd.ValidateFlagGroups(); err != nil {
+				return err
+			}
 			p.began = true
 			return nil
 		},
