@@ -20,6 +20,7 @@ import (
 type band struct {
 	lane     *lane
 	rank     byte
+	sizes    *windowSizes
 	n        int64 // pending jobs, the reserved ones among them
 	reserved int64 // jobs that claims under way have taken out of the window
 	window   []head
@@ -36,13 +37,18 @@ type head struct {
 	stored bool // its status has a record of its own
 }
 
-// Bounds of windows, in entries.
-const (
-	windowFill  = 2048 // what a scan adds
-	windowLow   = 512  // fewer: a scan begins while there is time
-	windowMax   = 8192 // more: the end is cut off
-	windowTotal = 1 << 18
-)
+// windowSizes bound the windows, in entries. An entry takes 40 bytes.
+type windowSizes struct {
+	fill  int    // what a scan adds
+	low   int    // fewer: a scan begins while there is time
+	most  int    // more: the end is cut off
+	total int    // of all windows; more: those of idle bands are dropped
+	idle  uint64 // after so many claims from others is a band idle
+}
+
+func defaultWindows() windowSizes {
+	return windowSizes{fill: 2048, low: 512, most: 8192, total: 1 << 18, idle: 1024}
+}
 
 // filling is a scan under way from the bound on. What changes there meanwhile is noted.
 type filling struct {
@@ -81,10 +87,10 @@ func (b *band) add(h head) int {
 		i, _ := slices.BinarySearchFunc(b.window, h.mark, compareHeads)
 		b.window = slices.Insert(b.window, i, h)
 	}
-	if len(b.window) <= windowMax || b.filling != nil {
+	if len(b.window) <= b.sizes.most || b.filling != nil {
 		return 1
 	}
-	return 1 - b.cutTo(windowFill)
+	return 1 - b.cutTo(b.sizes.fill)
 }
 
 // cutTo keeps only the first n entries in memory.

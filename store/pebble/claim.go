@@ -126,7 +126,7 @@ func (s *Store) reserveSome(c *claim, name haulier.Band, n int) (*filling, int) 
 	switch {
 	case len(heads) < n && b.dry(1):
 		return s.refill(b), len(heads)
-	case b.dry(windowLow):
+	case b.dry(s.windows.low):
 		s.refill(b)
 	}
 	return nil, len(heads)

@@ -22,6 +22,10 @@ func TestContract(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) haulier.Store { return open(t, t.TempDir(), pebble.Options{}) })
 }
 
+func TestContractWithLittleMemory(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) haulier.Store { return open(t, t.TempDir(), pebble.Small(pebble.Options{})) })
+}
+
 func TestDurableContract(t *testing.T) {
 	storetest.RunDurable(t, func(t *testing.T, dir string) haulier.Store { return open(t, dir, pebble.Options{}) })
 }

@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -15,16 +16,17 @@ import (
 // fault is what ended the store before its time. After it nothing is written
 // any more, and what was not acknowledged is in doubt until the store is opened again.
 type fault struct {
-	once sync.Once
-	done chan struct{} // closed by the first failure
-	err  error
-	// stuck: Pebble was stopped in the middle and can't be closed. mu guards it.
-	mu    sync.Mutex
-	stuck bool
-	log   *slog.Logger
+	once    sync.Once
+	done    chan struct{} // closed by the first failure
+	err     error         // read it after done
+	stopped sync.Once
+	stuck   chan struct{} // closed when Pebble was stopped in the middle and can't be closed
+	log     *slog.Logger
 }
 
-func newFault(log *slog.Logger) *fault { return &fault{done: make(chan struct{}), log: log} }
+func newFault(log *slog.Logger) *fault {
+	return &fault{done: make(chan struct{}), stuck: make(chan struct{}), log: log}
+}
 
 // fail records the first failure and wakes all who wait.
 func (f *fault) fail(cause error) error {
@@ -39,10 +41,8 @@ func (f *fault) fail(cause error) error {
 
 // stop records a failure in the middle of Pebble, which leaves it unfit to be closed.
 func (f *fault) stop(cause error) {
-	f.mu.Lock()
-	f.stuck = true
-	f.mu.Unlock()
 	f.fail(cause)
+	f.stopped.Do(func() { close(f.stuck) })
 }
 
 // halt is stop, and ends the goroutine with the locks it holds released: going on
@@ -53,9 +53,12 @@ func (f *fault) halt(cause error) {
 }
 
 func (f *fault) isStuck() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.stuck
+	select {
+	case <-f.stuck:
+		return true
+	default:
+		return false
+	}
 }
 
 // check is the failure, if there was one.
@@ -100,24 +103,30 @@ func (f *fault) listener() *pebble.EventListener {
 	}
 }
 
-// attempt runs f in a goroutine of its own, since Pebble may end the goroutine that it finds itself in.
-func (f *fault) attempt(run func() error) (err error) {
-	done := make(chan struct{})
-	err = errHalted
+// attempt calls run in a goroutine of its own, since Pebble may end the goroutine
+// that it finds itself in, and gives up when Pebble is stuck.
+func (f *fault) attempt(run func() error) error {
+	result := make(chan error, 1)
 	go func() {
-		defer close(done)
+		err := errHalted
 		defer func() {
 			if r := recover(); r != nil {
 				err = fmt.Errorf("%v", r)
 			}
+			result <- err
 		}()
 		err = run()
 	}()
-	<-done
-	if err == errHalted {
+	var err error
+	select {
+	case err = <-result:
+	case <-f.stuck:
+		err = errHalted
+	}
+	if errors.Is(err, errHalted) {
 		return f.check()
 	}
 	return err
 }
 
-var errHalted = fmt.Errorf("halted: %w", haulier.ErrUnavailable)
+var errHalted = errors.New("halted")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	pdb "github.com/cockroachdb/pebble/v2"
 
@@ -193,8 +194,14 @@ func corrupt(err error) error {
 	case err == nil:
 		return nil
 	case pdb.IsCorruptionError(err):
-		return fmt.Errorf("%w: %w: restore the store's folder from a copy", haulier.ErrCorrupt, err)
+		return damaged(err)
 	default:
 		return fmt.Errorf("%w: %w", haulier.ErrUnavailable, err)
 	}
+}
+
+// damaged says what to do about an error of Pebble's, whose text may have several lines.
+func damaged(err error) error {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return fmt.Errorf("%w: %s: restore the folder from a copy", haulier.ErrCorrupt, line)
 }

@@ -12,7 +12,7 @@ import (
 func (s *Store) band(l *lane, rank byte) *band {
 	b := l.bands[rank]
 	if b == nil {
-		b = &band{lane: l, rank: rank, bound: firstMark, whole: true}
+		b = &band{lane: l, rank: rank, sizes: &s.windows, bound: firstMark, whole: true}
 		l.bands[rank] = b
 	}
 	return b
@@ -108,7 +108,7 @@ func (s *Store) scan(b *band) {
 		var found []head
 		all := false
 		if err == nil {
-			found, all, err = readHeads(it)
+			found, all, err = readHeads(it, s.windows.fill)
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -123,10 +123,10 @@ func (s *Store) isReserved(id haulier.ID) bool {
 	return held
 }
 
-func readHeads(it *pdb.Iterator) (found []head, all bool, err error) {
-	found = make([]head, 0, windowFill+1)
+func readHeads(it *pdb.Iterator, n int) (found []head, all bool, err error) {
+	found = make([]head, 0, n+1)
 	ok := it.First()
-	for ; ok && len(found) <= windowFill; ok = it.Next() {
+	for ; ok && len(found) <= n; ok = it.Next() {
 		m, err := parseMark(it.Key())
 		if err != nil {
 			it.Close()
@@ -143,18 +143,18 @@ func readHeads(it *pdb.Iterator) (found []head, all bool, err error) {
 // shrink drops the windows of bands that were not claimed from lately, until
 // there is room again. The caller holds mu.
 func (s *Store) shrink() {
-	if s.heads <= windowTotal {
+	if s.heads <= s.windows.total {
 		return
 	}
 	for _, l := range s.lanes.byID {
 		for _, b := range l.bands {
-			if s.heads <= windowTotal/2 {
+			if s.heads <= s.windows.total/2 {
 				return
 			}
-			if len(b.window) > 0 && b.filling == nil && b.used+1024 < s.clock {
+			if len(b.window) > 0 && b.filling == nil && b.used+s.windows.idle < s.clock {
 				s.heads -= b.cutTo(0)
 			}
 		}
 	}
-	s.clock += 1024 // all were used: next time those will be older that still are not
+	s.clock += s.windows.idle // all were used: next time those will be older that still are not
 }

@@ -97,7 +97,7 @@ func (s *Store) recoverCount(key, value []byte) error {
 func (s *Store) recoverBand(key, value []byte) error {
 	l, rank, n, err := s.counted(key, value)
 	if err == nil && n > 0 {
-		l.bands[rank] = &band{lane: l, rank: rank, n: n, bound: firstMark}
+		l.bands[rank] = &band{lane: l, rank: rank, sizes: &s.windows, n: n, bound: firstMark}
 	}
 	return err
 }
@@ -144,16 +144,13 @@ func (s *Store) writeMeta(clean bool) error {
 		flag[0] = 1
 	}
 	o.set(metaClean, flag)
-	err := s.fault.attempt(func() error {
-		b, err := o.batch(s.db)
-		if err != nil {
-			return err
-		}
-		if err := s.db.Apply(b, pdb.Sync); err != nil {
-			return err
-		}
-		return s.wal.sync()
-	})
+	b, err := o.batch(s.db)
+	if err == nil {
+		err = s.db.Apply(b, pdb.Sync)
+	}
+	if err == nil {
+		err = s.wal.sync()
+	}
 	if err != nil {
 		return s.fault.fail(err)
 	}

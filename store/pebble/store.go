@@ -42,6 +42,7 @@ type Options struct {
 	MemTable   int              // bytes of changes held in memory; 0: 32 MiB. There may be three of them for a while
 	BlockCache int              // bytes of read blocks held in memory; 0: 32 MiB
 	JobCache   int              // rough bytes of jobs held in memory since they changed; 0: 24 MiB
+	windows    windowSizes
 }
 
 // Store is a haulier.Store in a folder. Safe for concurrent use.
@@ -74,9 +75,10 @@ type Store struct {
 	owned      map[haulier.ID]haulier.ID // session by claimed or running job
 	reserved   map[haulier.ID]reservation
 	timers     lowWater
-	heads      int    // entries of all windows
-	clock      uint64 // counts claims, to tell which windows are idle
-	generation uint64 // of groups of commits
+	windows    windowSizes // constant
+	heads      int         // entries of all windows
+	clock      uint64      // counts claims, to tell which windows are idle
+	generation uint64      // of groups of commits
 }
 
 var _ haulier.Store = (*Store)(nil)
@@ -106,6 +108,9 @@ func (o *Options) setDefaults() {
 	if o.BootID == "" {
 		o.BootID = bootID()
 	}
+	if o.windows.fill == 0 {
+		o.windows = defaultWindows()
+	}
 	for field, size := range map[*int]int{&o.MemTable: 32 << 20, &o.BlockCache: 32 << 20, &o.JobCache: 24 << 20} {
 		if *field <= 0 {
 			*field = size
@@ -122,16 +127,17 @@ func open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	fault := newFault(o.Log)
 	s := &Store{
 		folder: f, log: o.Log, now: o.Now, durability: o.Durability, bootID: o.BootID,
-		wal: newWALFS(o.FS), fault: newFault(o.Log), leases: newLeases(),
+		wal: newWALFS(o.FS, fault), fault: fault, leases: newLeases(),
 		queue: queue{wake: make(chan struct{}, 1)}, flights: make(chan flight, 64), unsynced: make(chan []*request, 1024),
-		lanes: newLanes(), cache: newCache(o.JobCache), timers: newLowWater(), generation: 1,
+		lanes: newLanes(), cache: newCache(o.JobCache), timers: newLowWater(), windows: o.windows, generation: 1,
 		owned: map[haulier.ID]haulier.ID{}, reserved: map[haulier.ID]reservation{},
 	}
 	if err := s.start(o); err != nil {
 		if !s.fault.isStuck() {
-			err = errors.Join(err, f.lock.Close())
+			f.lock.Close()
 		}
 		return nil, err
 	}
@@ -142,21 +148,23 @@ func open(dir string, o Options) (*Store, error) {
 func (s *Store) start(o Options) error {
 	if s.folder.made {
 		if err := s.rehearse(o); err != nil {
-			return err
+			return unsound(err)
 		}
 	}
 	err := s.fault.attempt(func() (err error) {
-		s.db, err = pdb.Open(s.folder.dir, s.options(o, false))
+		if s.db, err = pdb.Open(s.folder.dir, s.options(o, s.fault, false)); err != nil {
+			return err
+		}
+		if err = s.recover(); err == nil {
+			err = s.begin()
+		}
+		if err != nil {
+			err = errors.Join(err, s.db.Close())
+		}
 		return err
 	})
 	if err != nil {
 		return unsound(err)
-	}
-	if err := s.recover(); err != nil {
-		return errors.Join(err, s.db.Close())
-	}
-	if err := s.begin(); err != nil {
-		return errors.Join(err, s.db.Close())
 	}
 	for _, run := range []func(){s.runCommitter, s.runWriter, s.runSyncer} {
 		s.workers.Go(run)
@@ -166,39 +174,38 @@ func (s *Store) start(o Options) error {
 
 // rehearse opens the store for reading alone: what is damaged must stay as it is.
 func (s *Store) rehearse(o Options) error {
-	err := s.fault.attempt(func() error {
-		db, err := pdb.Open(s.folder.dir, s.options(o, true))
+	f := newFault(s.log)
+	return f.attempt(func() error {
+		db, err := pdb.Open(s.folder.dir, s.options(o, f, true))
 		if err != nil {
 			return err
 		}
 		trial := &Store{db: db, lanes: newLanes(), leases: newLeases(), now: s.now, owned: map[haulier.ID]haulier.ID{}}
 		return errors.Join(trial.recover(), db.Close())
 	})
-	return unsound(err)
 }
 
 // unsound translates an error of opening.
 func unsound(err error) error {
-	switch {
-	case err == nil, errors.Is(err, haulier.ErrCorrupt), errors.Is(err, haulier.ErrUnavailable):
+	known := errors.Is(err, haulier.ErrCorrupt) || errors.Is(err, haulier.ErrUnavailable)
+	if known && !pdb.IsCorruptionError(err) {
 		return err
-	default:
-		return fmt.Errorf("%w: %w; nothing was changed: restore the folder from a copy", haulier.ErrCorrupt, err)
 	}
+	return damaged(err)
 }
 
-// options of Pebble. The memory of a store is that of its memtables (at most
-// three), its block cache and the caches of this package.
-func (s *Store) options(o Options, readOnly bool) *pdb.Options {
+// options of Pebble. The memory of a store is that of its memtables and its block
+// cache, which share one bound, and that of the job cache and the windows.
+func (s *Store) options(o Options, f *fault, readOnly bool) *pdb.Options {
 	opts := &pdb.Options{
 		FS:                          s.wal,
 		Lock:                        s.folder.lock,
-		Logger:                      pebbleLog{s.log, s.fault},
-		EventListener:               s.fault.listener(),
+		Logger:                      pebbleLog{s.log, f},
+		EventListener:               f.listener(),
 		ReadOnly:                    readOnly,
 		ErrorIfNotExists:            s.folder.made,
-		FormatMajorVersion:          pdb.FormatColumnarBlocks, // without sync marks in the log; see walFS
-		CacheSize:                   int64(o.BlockCache),
+		FormatMajorVersion:          pdb.FormatColumnarBlocks,           // without sync marks in the log; see walFS
+		CacheSize:                   int64(o.BlockCache + 2*o.MemTable), // memtables count against it
 		MemTableSize:                uint64(o.MemTable),
 		MemTableStopWritesThreshold: 3,
 		L0CompactionThreshold:       4,
@@ -268,17 +275,19 @@ func (s *Store) Close() error {
 	}
 	s.closed = true
 	s.queue.close()
-	s.workers.Wait()
-	s.background.Wait()
+	err := s.fault.attempt(func() error {
+		s.workers.Wait()
+		s.background.Wait()
+		if err := s.fault.check(); err != nil {
+			return errors.Join(err, s.db.Close())
+		}
+		return errors.Join(s.writeMeta(true), s.db.Close())
+	})
 	if s.fault.isStuck() {
 		return s.fault.err // the lock is kept: Pebble's own goroutines may still be at work
 	}
-	err := s.fault.check()
-	if err == nil {
-		err = s.writeMeta(true)
+	if err = errors.Join(err, s.folder.lock.Close()); err != nil && !errors.Is(err, haulier.ErrUnavailable) {
+		err = fmt.Errorf("close store: %w: %w", haulier.ErrUnavailable, err)
 	}
-	if e := s.fault.attempt(s.db.Close); e != nil && err == nil {
-		err = fmt.Errorf("close store: %w: %w", haulier.ErrUnavailable, e)
-	}
-	return errors.Join(err, s.folder.lock.Close())
+	return err
 }

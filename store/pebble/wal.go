@@ -19,34 +19,54 @@ import (
 //
 // The sync marks within the log, by which newer Pebble formats tell a torn end from
 // damage, would lie under this scheme; the format in use has none.
+//
+// Pebble is not told when a log can't be written, for it would end the process. The fault is,
+// nothing is acknowledged after that, and what follows is not written: a log ends where the trouble began.
 type walFS struct {
 	vfs.FS
-	mu   sync.Mutex
-	open map[*walFile]struct{}
+	fault *fault
+	mu    sync.Mutex
+	open  map[*walFile]struct{}
 }
 
-func newWALFS(fs vfs.FS) *walFS {
-	return &walFS{FS: fs, open: map[*walFile]struct{}{}}
+func newWALFS(fs vfs.FS, f *fault) *walFS {
+	return &walFS{FS: fs, fault: f, open: map[*walFile]struct{}{}}
 }
 
 // Create implements vfs.FS.
 func (w *walFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	f, err := w.FS.Create(name, c)
-	return w.wrap(name, f, err)
+	return w.log(name, func() (vfs.File, error) { return w.FS.Create(name, c) })
 }
 
 // ReuseForWrite implements vfs.FS.
 func (w *walFS) ReuseForWrite(old, name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	f, err := w.FS.ReuseForWrite(old, name, c)
-	return w.wrap(name, f, err)
+	return w.log(name, func() (vfs.File, error) { return w.FS.ReuseForWrite(old, name, c) })
+}
+
+// OpenDir implements vfs.FS.
+func (w *walFS) OpenDir(name string) (vfs.File, error) {
+	f, err := w.FS.OpenDir(name)
+	if err != nil {
+		return nil, err
+	}
+	return &walDir{f, w.fault}, nil
 }
 
 // Unwrap implements vfs.FS.
 func (w *walFS) Unwrap() vfs.FS { return w.FS }
 
-func (w *walFS) wrap(name string, f vfs.File, err error) (vfs.File, error) {
-	if err != nil || !strings.HasSuffix(name, ".log") {
-		return f, err
+// log makes the file, which is wrapped when its name is that of a log.
+func (w *walFS) log(name string, create func() (vfs.File, error)) (vfs.File, error) {
+	if !strings.HasSuffix(name, ".log") {
+		return create()
+	}
+	if w.fault.check() != nil {
+		return vfs.NewMemFile(nil), nil
+	}
+	f, err := create()
+	if err != nil {
+		w.fault.fail(err)
+		return vfs.NewMemFile(nil), nil
 	}
 	log := &walFile{File: f, fs: w}
 	w.mu.Lock()
@@ -64,11 +84,11 @@ func (w *walFS) sync() error {
 	}
 	w.mu.Unlock()
 	for _, f := range logs {
-		if err := f.force(); err != nil {
-			return err
-		}
+		f.mu.Lock()
+		f.force()
+		f.mu.Unlock()
 	}
-	return nil
+	return w.fault.check()
 }
 
 // walFile is a log that is being written.
@@ -81,9 +101,14 @@ type walFile struct {
 
 // Write implements vfs.File.
 func (f *walFile) Write(b []byte) (int, error) {
-	n, err := f.File.Write(b)
+	if f.fs.fault.check() != nil {
+		return len(b), nil
+	}
+	if _, err := f.File.Write(b); err != nil {
+		f.fs.fault.fail(err)
+	}
 	f.dirty.Store(true)
-	return n, err
+	return len(b), nil
 }
 
 // Sync does nothing; see walFS.
@@ -95,21 +120,14 @@ func (f *walFile) SyncData() error { return nil }
 // SyncTo does nothing; see walFS.
 func (f *walFile) SyncTo(int64) (bool, error) { return false, nil }
 
-func (f *walFile) force() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.forceLocked()
-}
-
-func (f *walFile) forceLocked() error {
+// force syncs what was written. The caller holds mu.
+func (f *walFile) force() {
 	if !f.dirty.Swap(false) {
-		return nil
+		return
 	}
-	err := f.File.SyncData()
-	if err != nil {
-		f.dirty.Store(true)
+	if err := f.File.SyncData(); err != nil {
+		f.fs.fault.fail(err)
 	}
-	return err
 }
 
 // Close syncs and closes the log. It counts as open until it is synced, for
@@ -117,11 +135,27 @@ func (f *walFile) forceLocked() error {
 func (f *walFile) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.forceLocked(); err != nil {
-		return err
-	}
+	f.force()
 	f.fs.mu.Lock()
 	delete(f.fs.open, f)
 	f.fs.mu.Unlock()
-	return f.File.Close()
+	if err := f.File.Close(); err != nil {
+		f.fs.fault.fail(err)
+	}
+	return nil
+}
+
+// walDir is a folder that has logs.
+type walDir struct {
+	vfs.File
+	fault *fault
+}
+
+// Sync implements vfs.File. When it fails the goroutine stays here: Pebble would end the process.
+func (d *walDir) Sync() error {
+	if err := d.File.Sync(); err != nil {
+		d.fault.stop(err)
+		select {}
+	}
+	return nil
 }
