@@ -42,7 +42,7 @@ var benchParts = []string{"enqueue", "batch", "drain", "latency", "memory"}
 func (p *program) benchCommand() *cobra.Command {
 	var f benchFlags
 	cmd := &cobra.Command{
-		Use: "bench", Short: "Measure a server on this machine", Long: benchLong, Args: cobra.NoArgs, GroupID: groupStart,
+		Use: "bench", Short: "Measure a server on this machine", Long: benchLong, Args: cobra.NoArgs,
 		Example: `  haulier bench
   haulier bench --only drain --jobs 1000000 --reps 1
   haulier bench --only memory --waiting 5000000 --reps 1 -o json`,

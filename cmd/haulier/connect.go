@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -45,15 +47,19 @@ func (p *program) connect(ctx context.Context, how patience) (*client.Client, er
 }
 
 // knock fails when no server answers at the URL.
-func knock(ctx context.Context, url string) error {
+func knock(ctx context.Context, server string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(url, "/")+"/healthz", nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(server, "/")+"/healthz", nil)
 	if err != nil {
 		return err
 	}
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
+		var u *url.Error
+		if errors.As(err, &u) {
+			err = u.Err
+		}
 		return fmt.Errorf("%w: %w; is the server up, and the URL right?", haulier.ErrUnavailable, err)
 	}
 	_, _ = io.Copy(io.Discard, resp.Body) // it answers, that is all

@@ -59,3 +59,9 @@ func TestVersion(t *testing.T) {
 	do(t, home(t), nil, "--version").expect(t, 0, "haulier v0-test\n")
 	do(t, home(t), nil, "completion", "bash").expect(t, 0, "bash completion")
 }
+
+func TestCompletion(t *testing.T) {
+	do(t, home(t), nil, "__complete", "jobs", "list", "--state", "").expect(t, 0, "pending", "collapsed")
+	do(t, home(t), nil, "__complete", "token", "create", "--role", "").expect(t, 0, "producer")
+	do(t, home(t), nil, "__complete", "que").expect(t, 0, "queues")
+}

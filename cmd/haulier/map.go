@@ -62,6 +62,9 @@ func (p *program) mapCommand() *cobra.Command {
 	return cmd
 }
 
+// lookEvery is the least time between looks at all jobs that have not ended, which cost more the more there are.
+const lookEvery = 2 * time.Second
+
 // mapping is one run of map.
 type mapping struct {
 	p     *program
@@ -157,12 +160,13 @@ func (m *mapping) run(ctx context.Context, out *resultPrinter) error {
 // watch follows the jobs as they go, for the eye. What counts is what collect finds.
 func (m *mapping) watch(ctx context.Context) {
 	f := haulier.Filter{Tenant: m.p.settings.Tenant, Group: m.name}
-	first := true
+	var looked time.Time
 	err := m.q.Events(ctx, f, func(e haulier.JobEvent) error {
 		m.tally.seen(e.Job, e.State)
-		if first || e.Missed > 0 { // others may have come before
-			first = false
+		missed := looked.IsZero() || e.Missed > 0 // others may have come before the first
+		if missed && time.Since(looked) > lookEvery {
 			m.look(ctx, m.tally.unended())
+			looked = time.Now()
 		}
 		return nil
 	})

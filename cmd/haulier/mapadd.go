@@ -94,7 +94,7 @@ func (m *mapping) addBatch(ctx context.Context, b *mapBatch) error {
 
 func (m *mapping) refused(line int, err error) error {
 	if errors.Is(err, haulier.ErrConflict) {
-		return fmt.Errorf("line %d: %w: under the name %s it ran with another command or other flags; use another --name", line, haulier.ErrConflict, m.name)
+		return fmt.Errorf("line %d: %w: under the name %s it ran with another command, other flags, or in another folder; use another --name", line, haulier.ErrConflict, m.name)
 	}
 	return fmt.Errorf("line %d: %w", line, err)
 }

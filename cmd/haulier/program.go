@@ -99,6 +99,7 @@ func (p *program) root() *cobra.Command {
 	add(groupWork, p.runCommand(), p.enqueueCommand(), p.mapCommand())
 	add(groupLook, p.jobsCommand(), p.queuesCommand(), p.workersCommand(), p.tokenCommand())
 	root.AddCommand(p.benchCommand(), p.shimCommand(), p.versionCommand())
+	completeFlags(root)
 	return root
 }
 

@@ -118,11 +118,11 @@ func (p *program) passOn(j *haulier.Job) error {
 		return exit(exitInterrupted)
 	}
 	if j.Outcome == haulier.OutcomeOK || j.Code < 1 || j.Code > 255 {
-		p.say("haulier: job %v %v: %s", j.ID, j.State, reasonOf(j))
+		p.say("haulier: job %v %v: %s", j.ID, j.State, oneLine(reasonOf(j)))
 		return exit(exitFailed)
 	}
 	if j.Reason != "" && j.Error != "" && !isExitCode(j) {
-		p.say("haulier: job %v %v: %s", j.ID, j.State, reasonOf(j))
+		p.say("haulier: job %v %v: %s", j.ID, j.State, oneLine(reasonOf(j)))
 	}
 	return exit(j.Code)
 }

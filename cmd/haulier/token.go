@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -48,11 +49,7 @@ func (p *program) withTokens(f *tokenFlags, do func(ctx context.Context, q hauli
 			if err != nil {
 				return err
 			}
-			if err := do(ctx, n.engine, args); err != nil {
-				n.close() //nolint:errcheck // the error that is there says more
-				return err
-			}
-			return n.close()
+			return errors.Join(do(ctx, n.engine, args), n.close())
 		})(cmd, args)
 	}
 }

@@ -49,6 +49,9 @@ func (p *program) workerCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if err := knock(cmd.Context(), p.settings.URL); err != nil {
+			log.Warn("no server answers yet, trying on", "server", p.settings.URL, "err", err)
+		}
 		ctx, drain := context.WithCancel(cmd.Context())
 		defer drain()
 		stop := p.eachSignal(drainThenAbort(log, w, drain))
