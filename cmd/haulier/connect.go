@@ -54,7 +54,8 @@ func knock(ctx context.Context, server string) error {
 	if err != nil {
 		return err
 	}
-	resp, err := http.DefaultClient.Do(r)
+	once := http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}}
+	resp, err := once.Do(r)
 	if err != nil {
 		var u *url.Error
 		if errors.As(err, &u) {

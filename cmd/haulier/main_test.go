@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(programVariable) != "" {
 		main()
 	}
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"))
+	goleak.VerifyTestMain(m)
 }
 
 // site is a server over a store in memory, and a home folder for the commands.
