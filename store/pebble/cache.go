@@ -14,7 +14,8 @@ type cache struct {
 	newest  entry // ring: newest.next is the newest, newest.prev the oldest
 	bytes   int
 	limit   int
-	dropped uint64 // the newest generation of which a change was dropped
+	dropped uint64   // the newest generation of which a change was dropped
+	fresh   []*entry // with changes that are not yet visible
 }
 
 // entry is a job as its newest change left it; nil: it was removed.
@@ -23,19 +24,29 @@ type entry struct {
 	job        *haulier.Job
 	lane       *lane
 	generation uint64 // of the change
+	// Until the change is visible, readers get the job as it was before, when
+	// known; else it was in no session, and stands on disk.
+	before     *haulier.Job
+	known      bool
 	bytes      int
 	prev, next *entry
 }
 
 func newCache(limit int) cache { return cache{byID: map[haulier.ID]*entry{}, limit: limit} }
 
-// put records a change.
-func (c *cache) put(id haulier.ID, j *haulier.Job, l *lane, generation uint64) {
+// put records a change. before is the job as it was, if that is known.
+func (c *cache) put(id haulier.ID, j *haulier.Job, l *lane, generation uint64, before *haulier.Job, known bool) {
 	e := c.byID[id]
-	if e == nil {
-		e = &entry{id: id}
+	switch {
+	case e == nil:
+		e = &entry{id: id, before: before, known: known}
 		c.byID[id] = e
-	} else {
+		c.fresh = append(c.fresh, e)
+	case e.generation < generation:
+		e.before, e.known = e.job, true
+		c.fresh = append(c.fresh, e)
+		c.unlink(e)
+	default:
 		c.unlink(e)
 	}
 	e.job, e.lane, e.generation = j, l, generation
@@ -44,8 +55,13 @@ func (c *cache) put(id haulier.ID, j *haulier.Job, l *lane, generation uint64) {
 	c.link(e)
 }
 
-// trim drops the oldest changes beyond the limit. All of them must be visible on disk.
-func (c *cache) trim() {
+// visible says that all changes are visible on disk. It drops the oldest beyond the limit.
+func (c *cache) visible() {
+	for _, e := range c.fresh {
+		e.before = nil
+	}
+	clear(c.fresh)
+	c.fresh = c.fresh[:0]
 	for c.bytes > c.limit && c.newest.prev != nil && c.newest.prev != &c.newest {
 		e := c.newest.prev
 		c.unlink(e)

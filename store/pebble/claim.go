@@ -251,5 +251,5 @@ func (s *Store) moveToSession(it *item, session haulier.ID, g *group) {
 	s.lanes.count(b.lane, haulier.Pending, -1)
 	s.lanes.count(b.lane, it.job.State, 1)
 	s.owned[it.id] = session
-	s.cache.put(it.id, it.job, b.lane, s.generation)
+	s.cache.put(it.id, it.job, b.lane, s.generation, nil, false)
 }

@@ -240,10 +240,10 @@ func (s *Store) commit(r *request, g *group) error {
 	}
 	g.ops.join(&r.ops)
 	for i := range b.Insert {
-		s.enterIndex(&b.Insert[i], r.lanes[i], false, g)
+		s.enterIndex(&b.Insert[i], r.lanes[i], nil, g)
 	}
 	for i := range b.Update {
-		s.enterIndex(r.jobs[i], r.lanes[len(b.Insert)+i], true, g)
+		s.enterIndex(r.jobs[i], r.lanes[len(b.Insert)+i], r.olds[i].job, g)
 	}
 	s.writeDocs(b.Docs, docs, g)
 	r.tellBefore()
@@ -336,9 +336,11 @@ func (s *Store) leaveIndex(h hint, next *haulier.Job, g *group) {
 	}
 }
 
-// enterIndex puts a job into the index of its state, but for the entry on disk.
-func (s *Store) enterIndex(j *haulier.Job, l *lane, changed bool, g *group) {
+// enterIndex puts a job into the index of its state, but for the entry on disk. before is
+// the job as it was, nil when it is new.
+func (s *Store) enterIndex(j *haulier.Job, l *lane, before *haulier.Job, g *group) {
 	s.lanes.count(l, j.State, 1)
+	changed := before != nil
 	keep := changed
 	switch {
 	case j.State == haulier.Pending:
@@ -360,7 +362,7 @@ func (s *Store) enterIndex(j *haulier.Job, l *lane, changed bool, g *group) {
 		c.Payload = bytes.Clone(j.Payload)
 		j = &c
 	}
-	s.cache.put(j.ID, j, l, s.generation)
+	s.cache.put(j.ID, j, l, s.generation, before, true)
 }
 
 func (s *Store) lowered(w *lowWater, m mark, g *group) {
@@ -375,5 +377,5 @@ func (s *Store) removeJob(h hint, g *group) {
 	id := h.job.ID
 	g.ops.remove(idKey(spaceJob, id))
 	g.ops.remove(idKey(spaceStatus, id))
-	s.cache.put(id, nil, h.lane, s.generation)
+	s.cache.put(id, nil, h.lane, s.generation, h.job, true)
 }

@@ -105,9 +105,16 @@ type group struct {
 	ops      ops
 	plain    []*request // to be woken when written
 	synced   []*request // to be woken when synced
+	refused  []refusal  // to be told when what stood in their way is visible
 	inserted map[haulier.ID]struct{}
 	docs     map[string]docFacts // as the group leaves them
 	lowered  []*lowWater
+}
+
+// refusal is a request that was not carried out.
+type refusal struct {
+	r   *request
+	err error
 }
 
 // flight is a group on its way to the disk.
@@ -128,6 +135,8 @@ func (g *group) forget(jobs []haulier.Job) {
 func (g *group) reset() {
 	g.ops.reset()
 	g.plain, g.synced = nil, nil
+	clear(g.refused)
+	g.refused = g.refused[:0]
 	clear(g.inserted)
 	clear(g.docs)
 	clear(g.lowered)
@@ -154,6 +163,9 @@ func (s *Store) runCommitter() {
 			if err := s.apply(g); err != nil {
 				s.fault.fail(err)
 				return // callers that wait learn it from the fault
+			}
+			for _, x := range g.refused {
+				x.r.done <- x.err
 			}
 			g.reset()
 			rest = rest[n:]
@@ -183,7 +195,7 @@ func (s *Store) build(g *group, list []*request) int {
 		}
 		switch {
 		case err != nil:
-			r.done <- err
+			g.refused = append(g.refused, refusal{r, err})
 		case r.sync && s.durability == Sync:
 			g.synced = append(g.synced, r)
 		default:
@@ -219,7 +231,7 @@ func (s *Store) apply(g *group) error {
 	for _, w := range g.lowered {
 		w.fresh = lastMark
 	}
-	s.cache.trim()
+	s.cache.visible()
 	s.shrink()
 	s.mu.Unlock()
 	s.tellGroup(&f)

@@ -3,6 +3,8 @@ package pebble_test
 import (
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/haulier/haulier"
 	"github.com/haulier/haulier/store/pebble"
 	"github.com/haulier/haulier/store/storetest"
@@ -23,7 +25,7 @@ func TestContract(t *testing.T) {
 }
 
 func TestContractWithLittleMemory(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) haulier.Store { return open(t, t.TempDir(), pebble.Small(pebble.Options{})) })
+	storetest.Run(t, func(t *testing.T) haulier.Store { return open(t, "store", pebble.Small(pebble.Options{FS: vfs.NewMem()})) })
 }
 
 func TestDurableContract(t *testing.T) {

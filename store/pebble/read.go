@@ -33,12 +33,13 @@ func (s *Store) find(ids []haulier.ID, jobs []*haulier.Job) (generation uint64, 
 	s.mu.Lock()
 	generation = s.generation
 	for i, id := range ids {
-		if e := s.cache.byID[id]; e != nil {
-			jobs[i] = e.job
+		j, session, found := s.look(id)
+		if found {
+			jobs[i] = j
 			continue
 		}
 		missing = append(missing, i)
-		sessions = append(sessions, s.owned[id])
+		sessions = append(sessions, session)
 	}
 	s.mu.Unlock()
 	if len(missing) == 0 {
@@ -59,14 +60,28 @@ func (s *Store) find(ids []haulier.ID, jobs []*haulier.Job) (generation uint64, 
 	return generation, nil
 }
 
+// look finds a job in memory as it is visible, or the session under which it
+// stands on disk. The caller holds mu.
+func (s *Store) look(id haulier.ID) (j *haulier.Job, session haulier.ID, found bool) {
+	e := s.cache.byID[id]
+	switch {
+	case e == nil:
+		return nil, s.owned[id], false
+	case e.generation < s.generation:
+		return e.job, haulier.NilID, true
+	default:
+		return e.before, haulier.NilID, e.known
+	}
+}
+
 // findAgain reads a job that left its session between two looks.
 func (s *Store) findAgain(id haulier.ID) (*haulier.Job, error) {
 	for {
 		s.mu.Lock()
-		e, session := s.cache.byID[id], s.owned[id]
+		j, session, found := s.look(id)
 		s.mu.Unlock()
-		if e != nil {
-			return e.job, nil
+		if found {
+			return j, nil
 		}
 		if j, moved, err := s.readJob(id, session); !moved {
 			return j, err
