@@ -25,7 +25,9 @@ func TestContract(t *testing.T) {
 }
 
 func TestContractWithLittleMemory(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) haulier.Store { return open(t, "store", pebble.Small(pebble.Options{FS: vfs.NewMem()})) })
+	storetest.Run(t, func(t *testing.T) haulier.Store {
+		return open(t, "store", pebble.Small(pebble.Options{FS: vfs.NewMem()}))
+	})
 }
 
 func TestDurableContract(t *testing.T) {
