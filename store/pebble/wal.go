@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"errors"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -55,8 +56,12 @@ func (w *walFS) OpenDir(name string) (vfs.File, error) {
 // Unwrap implements vfs.FS.
 func (w *walFS) Unwrap() vfs.FS { return w.FS }
 
-// log makes the file, which is wrapped when its name is that of a log.
+// log makes the file, which is wrapped when its name is that of a log or of a manifest.
 func (w *walFS) log(name string, create func() (vfs.File, error)) (vfs.File, error) {
+	if strings.HasPrefix(w.PathBase(name), "MANIFEST-") {
+		f, err := create()
+		return &manifest{File: f, fs: w.FS, dir: w.PathDir(name)}, err
+	}
 	if !strings.HasSuffix(name, ".log") {
 		return create()
 	}
@@ -143,6 +148,30 @@ func (f *walFile) Close() error {
 		f.fs.fault.fail(err)
 	}
 	return nil
+}
+
+// manifest is a file that Pebble points to, by the name of another one, as soon as it is
+// synced. Its own name must then be durable too, which Pebble leaves to the file system; a
+// pointer that outlives its target is a store that does not open.
+type manifest struct {
+	vfs.File
+	fs    vfs.FS
+	dir   string
+	named bool // the name is durable
+}
+
+// Sync implements vfs.File.
+func (m *manifest) Sync() error {
+	if err := m.File.Sync(); err != nil || m.named {
+		return err
+	}
+	dir, err := m.fs.OpenDir(m.dir)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(dir.Sync(), dir.Close())
+	m.named = err == nil
+	return err
 }
 
 // walDir is a folder that has logs.
