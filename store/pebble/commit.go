@@ -132,10 +132,23 @@ func unique(b *haulier.Batch) error {
 			}
 		}
 	}
-	for i := range b.Docs {
-		w := &b.Docs[i]
-		for k := range i {
-			if b.Docs[k].Kind == w.Kind && b.Docs[k].Key == w.Key {
+	return uniqueDocs(b.Docs)
+}
+
+func uniqueDocs(writes []haulier.DocWrite) error {
+	type name struct {
+		kind haulier.DocKind
+		key  string
+	}
+	var named map[name]struct{}
+	if len(writes) > 1 {
+		named = make(map[name]struct{}, len(writes))
+	}
+	for i := range writes {
+		w := &writes[i]
+		if named != nil {
+			named[name{w.Kind, w.Key}] = struct{}{}
+			if len(named) <= i {
 				return fmt.Errorf("document %s %s: %w: the batch names it twice", w.Kind, w.Key, haulier.ErrInvalid)
 			}
 		}
@@ -209,9 +222,13 @@ func (r *request) foretell() {
 
 // commit carries out the request in memory and adds its writes to the group's. The committer calls it.
 func (s *Store) commit(r *request, g *group) error {
+	b := r.batch
+	docs, err := s.checkDocs(b.Docs, g)
+	if err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := r.batch
 	for i := range r.olds {
 		id, expect := r.old(i)
 		h, err := s.current(id, r.olds[i])
@@ -222,10 +239,6 @@ func (s *Store) commit(r *request, g *group) error {
 			return fmt.Errorf("job %v: %w: it is not at revision %d", id, haulier.ErrConflict, expect)
 		}
 		r.olds[i] = h
-	}
-	docs, err := s.checkDocs(b.Docs, g)
-	if err != nil {
-		return err
 	}
 	if err := s.checkInserts(b, g); err != nil {
 		return err
@@ -352,7 +365,7 @@ func (s *Store) enterIndex(j *haulier.Job, l *lane, before *haulier.Job, g *grou
 		s.owned[j.ID] = j.Session
 		keep = true
 	case j.State.Terminal():
-		s.lowered(&l.done[j.State], mark{micros(j.PurgeAt), j.ID}, g)
+		s.lowered(l.shelf(j.State), mark{micros(j.PurgeAt), j.ID}, g)
 	}
 	if !keep {
 		return // a job that waits far behind others costs no memory

@@ -133,7 +133,8 @@ func (s *Store) shelves() []shelf {
 	var out []shelf
 	for _, l := range s.lanes.byID {
 		for _, state := range haulier.States {
-			if w := &l.done[state]; state.Terminal() && l.counts[state] > 0 {
+			if state.Terminal() && l.counts[state] > 0 {
+				w := l.shelf(state)
 				out = append(out, shelf{w, donePrefix(nil, state, l.id), w.low})
 			}
 		}

@@ -29,14 +29,13 @@ func newFault(log *slog.Logger) *fault {
 }
 
 // fail records the first failure and wakes all who wait.
-func (f *fault) fail(cause error) error {
+func (f *fault) fail(cause error) {
 	f.once.Do(func() {
 		f.err = fmt.Errorf("store: %w: %w: nothing more is written; free disk space or repair the disk, then start again",
 			haulier.ErrUnavailable, cause)
 		f.log.Error("store failed", "err", cause)
 		close(f.done)
 	})
-	return f.err
 }
 
 // stop records a failure in the middle of Pebble, which leaves it unfit to be closed.

@@ -16,8 +16,14 @@ type lane struct {
 	counts  [len(states)]int64
 	changed uint16 // bits of the states whose count is to be written
 	bands   map[byte]*band
-	done    [len(states)]lowWater // of its terminal jobs, by state
+	done    [haulier.Collapsed - haulier.Succeeded + 1]lowWater // of its terminal jobs; see shelf
 }
+
+// shelf is the low water of the lane's jobs in a terminal state.
+func (l *lane) shelf(s haulier.State) *lowWater { return &l.done[s-haulier.Succeeded] }
+
+// empty reports whether the lane has no jobs.
+func (l *lane) empty() bool { return l.counts == [len(states)]int64{} }
 
 // states only lends its length: one more than the last state.
 var states [haulier.Collapsed + 1]struct{}
@@ -51,6 +57,12 @@ func (ls *lanes) add(id uint32, name haulier.Lane) *lane {
 	ls.byName[name], ls.byID[id] = l, l
 	ls.last = max(ls.last, id)
 	return l
+}
+
+// drop forgets a lane.
+func (ls *lanes) drop(l *lane) {
+	delete(ls.byName, l.name)
+	delete(ls.byID, l.id)
 }
 
 // count changes the number of jobs in a state.

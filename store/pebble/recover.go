@@ -90,12 +90,23 @@ func (s *Store) recoverCount(key, value []byte) error {
 	}
 	if err == nil {
 		l.counts[state] = n
+		s.idle(key, n)
 	}
 	return err
 }
 
+// idle remembers the counters that are zero.
+func (s *Store) idle(key []byte, n int64) {
+	if n == 0 {
+		s.idleKeys = append(s.idleKeys, bytes.Clone(key))
+	}
+}
+
 func (s *Store) recoverBand(key, value []byte) error {
 	l, rank, n, err := s.counted(key, value)
+	if err == nil {
+		s.idle(key, n)
+	}
 	if err == nil && n > 0 {
 		l.bands[rank] = &band{lane: l, rank: rank, sizes: &s.windows, n: n, bound: firstMark}
 	}
@@ -125,7 +136,7 @@ func (s *Store) begin() error {
 		}
 	}
 	s.opening.ClaimsLost = !clean && !sameBoot
-	if err := s.writeMeta(false); err != nil {
+	if err := s.writeMeta(false, s.sweep()); err != nil {
 		return err
 	}
 	if s.folder.made {
@@ -135,9 +146,25 @@ func (s *Store) begin() error {
 	return s.folder.mark("ready")
 }
 
-// writeMeta writes the facts about the store, with all that came before, and syncs them.
-func (s *Store) writeMeta(clean bool) error {
+// sweep forgets the lanes without jobs and the counters that are zero: names that were
+// used once should not stay for ever.
+func (s *Store) sweep() *ops {
 	var o ops
+	for _, key := range s.idleKeys {
+		o.remove(key)
+	}
+	s.idleKeys = nil
+	for _, l := range s.lanes.byID {
+		if l.empty() {
+			s.lanes.drop(l)
+			o.remove(binary.BigEndian.AppendUint32([]byte{spaceLane}, l.id))
+		}
+	}
+	return &o
+}
+
+// writeMeta writes the facts about the store beside what else is given, and syncs all that was ever written.
+func (s *Store) writeMeta(clean bool, o *ops) error {
 	o.set(metaBoot, []byte(s.bootID))
 	flag := []byte{0}
 	if clean {
@@ -152,7 +179,7 @@ func (s *Store) writeMeta(clean bool) error {
 		err = s.wal.sync()
 	}
 	if err != nil {
-		return s.fault.fail(err)
+		s.fault.fail(err)
 	}
-	return nil
+	return s.fault.check()
 }

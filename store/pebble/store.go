@@ -26,9 +26,9 @@ import (
 type Durability int
 
 const (
-	// Sync: it survives the loss of power.
+	// Sync is the default: it survives the loss of power.
 	Sync Durability = iota
-	// Process: it survives the death of the process, not that of the machine.
+	// Process is faster: it survives the death of the process, not that of the machine.
 	Process
 )
 
@@ -69,11 +69,12 @@ type Store struct {
 	leases     *leases
 	dueMu      sync.Mutex // held during Due: the scans of low waters come one by one
 
-	mu         sync.Mutex // guards what follows; held for short times and never during I/O of a caller
+	mu         sync.Mutex // guards what follows; held for short times
 	lanes      lanes
 	cache      cache
 	owned      map[haulier.ID]haulier.ID // session by claimed or running job
 	reserved   map[haulier.ID]reservation
+	idleKeys   [][]byte // of counters that were zero when the store was opened
 	timers     lowWater
 	windows    windowSizes // constant
 	heads      int         // entries of all windows
@@ -242,13 +243,13 @@ func (s *Store) enter() error {
 
 func (s *Store) leave() { s.life.RUnlock() }
 
-// Now implements haulier.Store.
+// Now implements haulier.Store. It also tells when the store has failed.
 func (s *Store) Now(context.Context) (time.Time, error) {
 	if err := s.enter(); err != nil {
 		return time.Time{}, err
 	}
 	defer s.leave()
-	return s.now().UTC(), nil
+	return s.now().UTC(), s.fault.check()
 }
 
 // Opened implements haulier.Store.
@@ -281,7 +282,7 @@ func (s *Store) Close() error {
 		if err := s.fault.check(); err != nil {
 			return errors.Join(err, s.db.Close())
 		}
-		return errors.Join(s.writeMeta(true), s.db.Close())
+		return errors.Join(s.writeMeta(true, new(ops)), s.db.Close())
 	})
 	if s.fault.isStuck() {
 		return s.fault.err // the lock is kept: Pebble's own goroutines may still be at work
