@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"runtime"
 	"sync"
 )
 
@@ -94,6 +95,7 @@ func (j *joiner[Q, A]) fly() {
 		}
 		j.deliver(ctx, crew)
 		cancel()
+		runtime.Gosched() // who was just answered may ask again: let them, that the next request is a full one
 	}
 }
 
