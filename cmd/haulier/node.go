@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 
 	"golang.org/x/sync/errgroup"
 
@@ -56,6 +57,10 @@ func openNode(ctx context.Context, f *nodeFlags, s *settings, log *slog.Logger) 
 	return n, err
 }
 
+// spareMemory is by how many percent the heap grows between collections. What rests in
+// memory is small, and with Go's own 100 a third of a busy server's time went into them.
+const spareMemory = 200
+
 // serve answers requests on l until ctx ends, then those in flight, and returns nil.
 func (n *node) serve(ctx context.Context, l net.Listener, f *nodeFlags, version string) error {
 	cfg := server.Config{
@@ -71,6 +76,9 @@ func (n *node) serve(ctx context.Context, l net.Listener, f *nodeFlags, version 
 	srv, err := server.New(cfg)
 	if err != nil {
 		return errors.Join(err, l.Close())
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(spareMemory)
 	}
 	// The engine's duties go on until the last request was answered.
 	duties, stopDuties := context.WithCancel(context.WithoutCancel(ctx))
