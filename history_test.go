@@ -109,7 +109,7 @@ func (l *life) step(t *rapid.T, e haulier.Event) {
 	}
 	l.job.Status = after
 	l.moved(t, e, &before.Status, &after)
-	l.count(e)
+	l.count(e, before.State)
 }
 
 // moved checks a change that was admitted.
@@ -147,7 +147,7 @@ func (l *life) moved(t *rapid.T, e haulier.Event, before, after *haulier.Status)
 }
 
 // count keeps the life's own numbers.
-func (l *life) count(e haulier.Event) {
+func (l *life) count(e haulier.Event, in haulier.State) {
 	switch e.Kind {
 	case haulier.EventRelease:
 		l.released++
@@ -155,7 +155,9 @@ func (l *life) count(e haulier.Event) {
 	case haulier.EventFinish:
 		l.losses = 0
 	case haulier.EventLost:
-		l.losses++
+		if in == haulier.Running {
+			l.losses++
+		}
 	case haulier.EventRetry:
 		l.forgiven, l.released, l.losses = l.job.Attempt, 0, 0
 	}

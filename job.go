@@ -132,7 +132,7 @@ type Status struct {
 	// Spared is how many of the attempts do not count against MaxAttempts:
 	// those a drain interrupted, and all that came before a retry by hand.
 	Spared int `json:"spared,omitempty"`
-	// Crashes counts the attempts in a row that ended with the loss of their worker.
+	// Crashes counts the attempts in a row in which the job ran when its worker was lost.
 	Crashes int `json:"crashes,omitempty"`
 	// Session owns a claimed or running job; Worker is that session's name, kept after the end.
 	Session ID     `json:"session,omitzero"`

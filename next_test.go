@@ -301,12 +301,21 @@ func TestPoison(t *testing.T) {
 	j.MaxAttempts = 100
 	lose := func() {
 		*j = next(t, j, haulier.Event{Kind: haulier.EventClaim, Session: owner, By: "w"})
+		*j = next(t, j, haulier.Event{Kind: haulier.EventStart, Session: owner, Attempt: j.Attempt})
 		*j = next(t, j, haulier.Event{Kind: haulier.EventLost, Session: owner})
+	}
+	for range 2 * haulier.PoisonAfter {
+		*j = next(t, j, haulier.Event{Kind: haulier.EventClaim, Session: owner, By: "w"})
+		*j = next(t, j, haulier.Event{Kind: haulier.EventLost, Session: owner})
+	}
+	if j.State != haulier.Pending || j.Crashes != 0 {
+		t.Errorf("never started, it is blamed for its workers: %+v", j.Status)
 	}
 	for range haulier.PoisonAfter - 1 {
 		lose()
 	}
 	*j = next(t, j, haulier.Event{Kind: haulier.EventClaim, Session: owner, By: "w"})
+	*j = next(t, j, haulier.Event{Kind: haulier.EventStart, Session: owner, Attempt: j.Attempt})
 	survived := next(t, j, haulier.Event{Kind: haulier.EventFinish, Session: owner, Attempt: j.Attempt, Outcome: haulier.OutcomeError})
 	if survived.Crashes != 0 || survived.State != haulier.Scheduled {
 		t.Errorf("after an attempt that its worker survived it is %+v", survived.Status)

@@ -239,7 +239,9 @@ func (j *Job) finished(s *Status, e Event, now time.Time) {
 // lost: the worker of the attempt is gone, which counts as an error of the job.
 func (j *Job) lost(s *Status, e Event, now time.Time) {
 	s.Outcome, s.Error = OutcomeError, "its worker was lost"
-	s.Crashes++
+	if j.State == Running {
+		s.Crashes++ // one that was only claimed is not to blame, and ends by its attempts if it is after all
+	}
 	switch {
 	case s.Cancelling:
 		s.end(j, Cancelled, now, orElse(s.Reason, "cancelled"), e.By)

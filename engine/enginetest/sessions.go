@@ -81,12 +81,21 @@ var sessions = []behaviour{
 	{"a job that takes its workers down again and again ends failed as poison", func(t *testing.T, h *Harness) {
 		id := h.add(nil)
 		for range haulier.PoisonAfter {
-			h.claimOne(h.open(nil))
+			s := h.open(nil)
+			h.report(s, haulier.Report{Ref: ref(h.claimOne(s)), Kind: haulier.ReportStart})
 			h.pass(31 * time.Second)
 		}
 		if j := h.want(id, haulier.Failed); !strings.HasPrefix(j.Reason, "poison") {
 			t.Errorf("reason %q", j.Reason)
 		}
+	}},
+	{"a job that its lost workers never started is not blamed for them", func(t *testing.T, h *Harness) {
+		id := h.add(nil)
+		for range 2 * haulier.PoisonAfter {
+			h.claimOne(h.open(nil))
+			h.pass(31 * time.Second)
+		}
+		h.want(id, haulier.Pending)
 	}},
 	{"a claim waits for work and gets it at once", func(t *testing.T, h *Harness) {
 		s := h.open(nil)
