@@ -83,6 +83,9 @@ type RenewRequest struct {
 	// besides goes back to its lanes: jobs of a claim whose answer never arrived, not counted as
 	// tries, and, at the first time after it was resumed, what the former worker took with it, as lost.
 	Settle bool
+	// Claims, with Settle, is the Number of the newest claim that was made: claims up to it that
+	// arrive later find nothing.
+	Claims uint64
 	// Drain: give no more jobs to this session.
 	Drain bool
 }
@@ -111,6 +114,8 @@ type ClaimRequest struct {
 	Session ID
 	N       int
 	Wait    time.Duration // at most a minute
+	// Number grows from claim to claim of a session, also when one worker follows another; see RenewRequest.Claims. Zero: not numbered.
+	Number uint64
 }
 
 // ReportKind says what a Report tells.

@@ -29,7 +29,7 @@ func (e *Engine) Claim(ctx context.Context, r haulier.ClaimRequest) ([]haulier.J
 	timeout := time.NewTimer(min(max(r.Wait, 0), maxClaimWait))
 	defer timeout.Stop()
 	for {
-		jobs, err := e.take(ctx, s, &info, r.N)
+		jobs, err := e.take(ctx, s, &info, &r)
 		if err != nil || len(jobs) > 0 || r.Wait <= 0 {
 			return jobs, err
 		}
@@ -50,7 +50,7 @@ func (e *Engine) Claim(ctx context.Context, r haulier.ClaimRequest) ([]haulier.J
 
 // take claims once. The session is held, so that it can't be ended between the
 // look at it and the claim.
-func (e *Engine) take(ctx context.Context, s *session, info *haulier.Session, n int) ([]haulier.Job, error) {
+func (e *Engine) take(ctx context.Context, s *session, info *haulier.Session, r *haulier.ClaimRequest) ([]haulier.Job, error) {
 	s.claims.RLock()
 	defer s.claims.RUnlock()
 	if ctx.Err() != nil {
@@ -59,7 +59,7 @@ func (e *Engine) take(ctx context.Context, s *session, info *haulier.Session, n 
 	if s.ended() {
 		return nil, s.lost()
 	}
-	if s.draining() || e.hold.active() {
+	if s.draining() || e.hold.active() || r.Number > 0 && r.Number <= s.void.Load() {
 		return nil, nil
 	}
 	for range takeRounds {
@@ -71,7 +71,7 @@ func (e *Engine) take(ctx context.Context, s *session, info *haulier.Session, n 
 		if err != nil {
 			return nil, err
 		}
-		takes := e.sched.pick(info, bands, e.queues, n, now)
+		takes := e.sched.pick(info, bands, e.queues, r.N, now)
 		if len(takes) == 0 {
 			return nil, nil
 		}

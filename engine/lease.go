@@ -180,7 +180,7 @@ func (e *Engine) Renew(ctx context.Context, r haulier.RenewRequest) (haulier.Ren
 		e.hold.said(s.ID)
 	}
 	if r.Settle {
-		if err := e.settle(ctx, s, r.Held); err != nil {
+		if err := e.settle(ctx, s, &r); err != nil {
 			s.disconnect(renewal)
 			return reply, fmt.Errorf("renew session: %w", err)
 		}
@@ -200,13 +200,14 @@ func (e *Engine) Renew(ctx context.Context, r haulier.RenewRequest) (haulier.Ren
 }
 
 // settle takes from the session what its worker does not hold. No claim of the session goes on meanwhile.
-func (e *Engine) settle(ctx context.Context, s *session, held []haulier.Ref) error {
+func (e *Engine) settle(ctx context.Context, s *session, r *haulier.RenewRequest) error {
 	s.claims.Lock()
 	defer s.claims.Unlock()
+	s.void.Store(max(s.void.Load(), r.Claims))
 	how, reason := s.unheld()
-	holds := make(map[haulier.Ref]bool, len(held))
-	for _, r := range held {
-		holds[r] = true
+	holds := make(map[haulier.Ref]bool, len(r.Held))
+	for _, ref := range r.Held {
+		holds[ref] = true
 	}
 	for cursor := ""; ; {
 		page, err := e.store.List(ctx, haulier.Query{Session: s.ID, Cursor: cursor, Limit: pageSize})

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/haulier/haulier"
@@ -19,6 +20,7 @@ type session struct {
 	info      haulier.Session
 	rev       uint64             // of its document
 	expired   bool               // its jobs are being returned
+	void      atomic.Uint64      // claims up to this number were given up by the worker
 	resumed   bool               // by a worker that has not said yet what it took over
 	renewals  uint64             // counts renewals, to tell an old broken connection from a new one
 	connected int                // renewals that wait right now

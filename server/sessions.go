@@ -61,11 +61,15 @@ type renewBody struct {
 	Drain bool             `json:"drain,omitempty" doc:"give this session no more jobs"`
 	// Of RenewRequest.Settle.
 	Settle bool `json:"settle,omitempty" doc:"held is all that the worker holds, and no claim is under way: what the session has besides goes back to its lanes"`
+	// Of RenewRequest.Claims.
+	Claims uint64 `json:"claims,omitempty" doc:"with settle: number of the newest claim; claims up to it that arrive later find nothing"`
 }
 
 type claimBody struct {
 	N    int              `json:"n,omitempty" doc:"most jobs, from 1 to 1000; 1 unless said"`
 	Wait haulier.Duration `json:"wait,omitzero" doc:"how long to wait for the first, at most 1m"`
+	// Of ClaimRequest.Number.
+	Number uint64 `json:"number,omitempty" doc:"grows from claim to claim of a session; see claims of a renewal"`
 }
 
 type claimed struct {
@@ -159,7 +163,7 @@ func (c *call) renewRequest() (haulier.RenewRequest, error) {
 	}
 	var b renewBody
 	err := c.readJSON(&b)
-	return haulier.RenewRequest{Wait: time.Duration(b.Wait), Epoch: b.Epoch, Held: b.Held, Drain: b.Drain, Settle: b.Settle}, err
+	return haulier.RenewRequest{Wait: time.Duration(b.Wait), Epoch: b.Epoch, Held: b.Held, Drain: b.Drain, Settle: b.Settle, Claims: b.Claims}, err
 }
 
 func (c *call) closeSession() error {
@@ -235,7 +239,7 @@ func (c *call) claimRequest() (haulier.ClaimRequest, error) {
 	}
 	b := claimBody{N: 1}
 	err := c.readJSON(&b)
-	return haulier.ClaimRequest{N: b.N, Wait: time.Duration(b.Wait)}, err
+	return haulier.ClaimRequest{N: b.N, Wait: time.Duration(b.Wait), Number: b.Number}, err
 }
 
 func (c *call) payload() error {

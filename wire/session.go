@@ -153,7 +153,7 @@ func (f *fields) ref() (r haulier.Ref) {
 	return r
 }
 
-// A renewal is session (1), wait (2), epoch (3), held (4) and drain (5).
+// A renewal is session (1), wait (2), epoch (3), held (4), drain (5), settle (6) and claims (7).
 
 // AppendRenewRequest appends r.
 func AppendRenewRequest(b []byte, r *haulier.RenewRequest) []byte {
@@ -162,7 +162,8 @@ func AppendRenewRequest(b []byte, r *haulier.RenewRequest) []byte {
 	b = putText(b, 3, r.Epoch)
 	b = putRefs(b, 4, r.Held)
 	b = putBool(b, 5, r.Drain)
-	return putBool(b, 6, r.Settle)
+	b = putBool(b, 6, r.Settle)
+	return putUint(b, 7, r.Claims)
 }
 
 // ParseRenewRequest is the reverse of AppendRenewRequest.
@@ -183,6 +184,8 @@ func ParseRenewRequest(b []byte) (haulier.RenewRequest, error) {
 			r.Drain = f.bool()
 		case 6:
 			r.Settle = f.bool()
+		case 7:
+			r.Claims = f.uint()
 		}
 	}
 	return r, f.err("renewal")
@@ -217,13 +220,14 @@ func ParseRenewReply(b []byte) (haulier.RenewReply, error) {
 	return r, f.err("renewal's reply")
 }
 
-// A claim is session (1), n (2) and wait (3).
+// A claim is session (1), n (2), wait (3) and number (4).
 
 // AppendClaimRequest appends r.
 func AppendClaimRequest(b []byte, r *haulier.ClaimRequest) []byte {
 	b = putID(b, 1, r.Session)
 	b = putInt(b, 2, r.N)
-	return putInt(b, 3, r.Wait)
+	b = putInt(b, 3, r.Wait)
+	return putUint(b, 4, r.Number)
 }
 
 // ParseClaimRequest is the reverse of AppendClaimRequest.
@@ -238,6 +242,8 @@ func ParseClaimRequest(b []byte) (haulier.ClaimRequest, error) {
 			r.N = f.int()
 		case 3:
 			r.Wait = time.Duration(f.int64())
+		case 4:
+			r.Number = f.uint()
 		}
 	}
 	return r, f.err("claim")

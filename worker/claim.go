@@ -50,7 +50,11 @@ func (s *session) claimLoop(ctx, base context.Context) {
 func (s *session) claim(ctx context.Context, n int) ([]haulier.Job, error) {
 	ctx, cancel := context.WithTimeout(ctx, claimWait+claimLate)
 	defer cancel()
-	jobs, err := s.w.cfg.Consumer.Claim(ctx, haulier.ClaimRequest{Session: s.id, N: n, Wait: claimWait})
+	s.w.mu.Lock()
+	s.claims++
+	number := s.claims
+	s.w.mu.Unlock()
+	jobs, err := s.w.cfg.Consumer.Claim(ctx, haulier.ClaimRequest{Session: s.id, N: n, Wait: claimWait, Number: number})
 	if err != nil {
 		s.w.mu.Lock()
 		s.unsure = true

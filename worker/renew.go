@@ -62,7 +62,7 @@ func (s *session) leaseLeft() time.Duration {
 // renew sends one renewal and does what the reply says. The lease counts from when it was sent.
 func (s *session) renew(ctx context.Context, wait time.Duration, held []haulier.Ref, settle bool) (haulier.RenewReply, error) {
 	s.w.mu.Lock()
-	req := haulier.RenewRequest{Session: s.id, Wait: wait, Epoch: s.epoch, Held: held, Settle: settle, Drain: s.draining}
+	req := haulier.RenewRequest{Session: s.id, Wait: wait, Epoch: s.epoch, Held: held, Settle: settle, Claims: s.claims, Drain: s.draining}
 	end := s.leaseEnd
 	s.w.mu.Unlock()
 	sent := time.Now()

@@ -30,8 +30,9 @@ type session struct {
 	drained  chan struct{}       // closed when draining and nothing is held
 	draining bool
 	lost     bool
-	fenced   bool // the lease has run out by the worker's clock
-	unsure   bool // the server is to be told what is held, before the next claim
+	fenced   bool   // the lease has run out by the worker's clock
+	claims   uint64 // number of the newest claim
+	unsure   bool   // the server is to be told what is held, before the next claim
 	leaseEnd time.Time
 	epoch    string // of the server
 }
@@ -44,6 +45,7 @@ func newSession(w *Worker, s haulier.Session, opened time.Time, resumed bool) *s
 	return &session{
 		w: w, id: s.ID, lease: lease, log: w.log.With("session", s.ID), wake: make(chan struct{}, 1),
 		held: map[haulier.ID]*run{}, drained: make(chan struct{}), leaseEnd: opened.Add(lease), unsure: resumed,
+		claims: uint64(opened.UnixMicro()), // beyond those of a worker before this one
 	}
 }
 

@@ -115,6 +115,20 @@ var sessions = []behaviour{
 			t.Fatalf("claimed %v after %v", ids(jobs), time.Since(begin))
 		}
 	}},
+	{"a claim that arrives after its worker gave it up finds nothing", func(t *testing.T, h *Harness) {
+		id := h.add(nil)
+		s := h.open(nil)
+		if _, err := h.Renew(t.Context(), haulier.RenewRequest{Session: s, Settle: true, Claims: 7}); err != nil {
+			t.Fatal(err)
+		}
+		for number := uint64(6); number <= 8; number++ {
+			jobs, err := h.Claim(t.Context(), haulier.ClaimRequest{Session: s, N: 1, Number: number})
+			if err != nil || (len(jobs) == 1) != (number == 8) {
+				t.Fatalf("claim %d: %v, %v", number, ids(jobs), err)
+			}
+		}
+		h.want(id, haulier.Claimed)
+	}},
 	{"a claim that finds nothing ends with its wait", func(t *testing.T, h *Harness) {
 		s := h.open(nil)
 		begin := time.Now()
