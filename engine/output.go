@@ -330,7 +330,7 @@ func (e *Engine) readLog(ctx context.Context, r *haulier.LogRequest) (haulier.Lo
 		r.Attempt = j.Attempt
 	}
 	chunk := haulier.LogChunk{Attempt: r.Attempt, From: max(r.From, 0), Next: max(r.From, 0)}
-	if r.Attempt == 0 {
+	if r.Attempt == 0 || r.Attempt > j.Attempt { // it has not begun
 		chunk.End = j.State.Terminal()
 		return chunk, nil
 	}

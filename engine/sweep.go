@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -246,6 +247,8 @@ func (e *Engine) removal(ctx context.Context, b *haulier.Batch, j *haulier.Job) 
 	if j.Blob != "" {
 		blobs = append(blobs, j.Blob)
 	}
+	slices.Sort(blobs)
+	blobs = slices.Compact(blobs) // its output may be the same bytes as its payload
 	for _, addr := range blobs {
 		ref := blobRef(addr, j.ID)
 		ref.Value = nil

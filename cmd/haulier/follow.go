@@ -9,10 +9,7 @@ import (
 	"github.com/haulier/haulier"
 )
 
-const (
-	hintAfter = 2 * time.Second        // a job that has not begun by then gets an explanation
-	lookAgain = 250 * time.Millisecond // between looks at a job that waits for its next attempt
-)
+const hintAfter = 2 * time.Second // a job that has not begun by then gets an explanation
 
 // errGone: somebody removed the job while it was followed.
 var errGone = errors.New("the job was removed")
@@ -36,33 +33,16 @@ func (p *program) follow(ctx context.Context, q haulier.Operator, req haulier.Lo
 		if !chunk.End {
 			continue
 		}
-		job, err := nextAttempt(ctx, q, req.Tenant, req.Job, chunk.Attempt)
-		if err != nil || job.State.Terminal() && job.Attempt <= chunk.Attempt {
-			return job, err
-		}
-		req.Attempt, req.From = chunk.Attempt+1, 0
-	}
-}
-
-// nextAttempt waits until the job has ended or begun another attempt than that one.
-func nextAttempt(ctx context.Context, q haulier.Operator, tenant string, id haulier.ID, attempt int) (*haulier.Job, error) {
-	tick := time.NewTicker(lookAgain)
-	defer tick.Stop()
-	for {
-		jobs, err := q.Get(ctx, tenant, []haulier.ID{id})
+		jobs, err := q.Get(ctx, req.Tenant, []haulier.ID{req.Job})
 		switch {
 		case err != nil:
 			return nil, err
 		case jobs[0] == nil:
 			return nil, errGone
-		case jobs[0].State.Terminal() || jobs[0].Attempt > attempt:
+		case jobs[0].State.Terminal() && jobs[0].Attempt <= chunk.Attempt:
 			return jobs[0], nil
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+		req.Attempt, req.From = chunk.Attempt+1, 0
 	}
 }
 

@@ -143,6 +143,45 @@ var outputs = []behaviour{
 			t.Fatalf("%+v, %v", c, err)
 		}
 	}},
+	{"a job whose output is the same blob as its payload can be removed", func(t *testing.T, h *Harness) {
+		var out []byte
+		for range 30 {
+			out = joblog.Append(out, joblog.Stdout, time.UnixMicro(1), bytes.Repeat([]byte("x"), 10<<10))
+		}
+		id := h.add(func(s *haulier.Spec) { s.Payload = out })
+		s := h.open(nil)
+		j := h.claimOne(s)
+		h.report(s, haulier.Report{Ref: ref(j), Kind: haulier.ReportFinish, Outcome: haulier.OutcomeOK, Log: out})
+		if d := h.want(id, haulier.Succeeded); d.LogBlob != d.Blob {
+			t.Fatalf("output is %q, payload %q", d.LogBlob, d.Blob)
+		}
+		if c, err := h.Delete(t.Context(), one(id), "me"); err != nil || c.N != 1 {
+			t.Fatalf("%+v, %v", c, err)
+		}
+	}},
+	{"who follows an attempt to come waits for it", func(t *testing.T, h *Harness) {
+		id := h.add(nil)
+		s := h.open(nil)
+		h.finish(s, h.claimOne(s), haulier.OutcomeError)
+		got := make(chan haulier.LogChunk, 1)
+		go func() {
+			c, err := h.Log(context.Background(), haulier.LogRequest{Job: id, Attempt: 2, Wait: true})
+			if err != nil {
+				t.Errorf("log: %v", err)
+			}
+			got <- c
+		}()
+		h.pass(2 * time.Second)
+		select {
+		case c := <-got:
+			t.Fatalf("before the attempt has begun: %+v", c)
+		default:
+		}
+		h.finish(s, h.claimOne(s), haulier.OutcomeOK)
+		if c := <-got; !c.End || c.Attempt != 2 {
+			t.Fatalf("%+v", c)
+		}
+	}},
 	{"each attempt has its own output", func(t *testing.T, h *Harness) {
 		id := h.add(nil)
 		s := h.open(nil)
