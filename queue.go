@@ -50,7 +50,8 @@ type Consumer interface {
 	// worker does that takes over from one that was killed; ErrLeaseLost: it is gone.
 	OpenSession(ctx context.Context, s Session) (Session, error)
 
-	// Renew extends the lease and waits up to r.Wait for something to tell.
+	// Renew extends the lease and waits up to r.Wait for something to tell. When ctx is cancelled meanwhile, the
+	// worker counts as cut off and its lease is shortened; not so when the cause is ErrUnavailable, as of a server that stops.
 	Renew(ctx context.Context, r RenewRequest) (RenewReply, error)
 
 	// CloseSession ends the session; what it still holds goes back to its lanes, not counted as tries.

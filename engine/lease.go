@@ -193,7 +193,7 @@ func (e *Engine) Renew(ctx context.Context, r haulier.RenewRequest) (haulier.Ren
 	}
 	reply.Cancel, err = e.awaitNews(ctx, s, r.Epoch != e.epoch, min(r.Wait, lease/2))
 	newest := s.disconnect(renewal)
-	if errors.Is(err, context.Canceled) && newest {
+	if errors.Is(err, context.Canceled) && newest && !errors.Is(context.Cause(ctx), haulier.ErrUnavailable) {
 		e.shorten(s, lease)
 	}
 	return reply, err

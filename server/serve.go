@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/haulier/haulier"
 )
 
 // Times of the HTTP server.
@@ -57,6 +59,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
+var errStopping = fmt.Errorf("%w: the server is stopping; try again", haulier.ErrUnavailable)
+
 // serving is the context that Serve was called with; one that never ends when Serve did not bring the request.
 func serving(ctx context.Context) context.Context {
 	if c, ok := ctx.Value(stopKey{}).(context.Context); ok {
@@ -69,17 +73,17 @@ func serving(ctx context.Context) context.Context {
 func stopping(ctx context.Context) bool { return serving(ctx).Err() != nil }
 
 // waiting prepares the connection for an answer that may take as long as it
-// likes, and returns a context that also ends when the server stops. The body must have been read.
+// likes, and returns a context that also ends when the server stops, by haulier.ErrUnavailable. The body must have been read.
 func (c *call) waiting() (context.Context, context.CancelFunc) {
 	// A writer without a connection, as in a test, has no deadlines to lift.
 	control := http.NewResponseController(c.w)
 	_ = control.SetReadDeadline(time.Time{})
 	_ = control.SetWriteDeadline(time.Time{})
-	ctx, cancel := context.WithCancel(c.ctx())
-	unhook := context.AfterFunc(serving(ctx), cancel)
+	ctx, cancel := context.WithCancelCause(c.ctx())
+	unhook := context.AfterFunc(serving(ctx), func() { cancel(errStopping) })
 	return ctx, func() {
 		unhook()
-		cancel()
+		cancel(nil)
 	}
 }
 

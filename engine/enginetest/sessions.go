@@ -3,6 +3,7 @@ package enginetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -164,6 +165,18 @@ var sessions = []behaviour{
 		h.want(id, haulier.Claimed)
 		h.pass(2 * time.Second)
 		h.want(id, haulier.Pending)
+	}},
+	{"a server that stops does not shorten the lease", func(t *testing.T, h *Harness) {
+		id := h.add(nil)
+		s := h.open(nil)
+		h.claimOne(s)
+		ctx, stop := context.WithCancelCause(t.Context())
+		reply := h.renewing(ctx, s, 10*time.Second)
+		stop(fmt.Errorf("stopping: %w", haulier.ErrUnavailable))
+		<-reply
+		synctest.Wait()
+		h.pass(25 * time.Second)
+		h.want(id, haulier.Claimed)
 	}},
 	{"a worker that connects anew in time has its whole lease again", func(t *testing.T, h *Harness) {
 		id := h.add(nil)
