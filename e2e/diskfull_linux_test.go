@@ -29,10 +29,17 @@ func TestDiskFull(t *testing.T) {
 	if said := s.server.output(t); !strings.Contains(said, "space") {
 		t.Errorf("the server's log does not say that the disk is full:\n%s", tail(said))
 	}
+	if s.isReady(ctx) {
+		t.Error("the server says that it is ready")
+	}
+	s.await(ctx, "the server ends", s.server.ended)
+	if code := s.server.cmd.ProcessState.ExitCode(); code <= 0 || !strings.Contains(s.server.output(t), "free disk space") {
+		t.Errorf("it ended with code %d, and says:\n%s", code, tail(s.server.output(t)))
+	}
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
-	s.server.stop() // as the error says: free space, then start again
+	// As the error says: free space, then start again.
 	s.serve()
 	s.ready(ctx)
 	if _, err := s.big(ctx); err != nil {

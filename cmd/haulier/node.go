@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -93,7 +94,38 @@ func (n *node) serve(ctx context.Context, l net.Listener, f *nodeFlags, version 
 		defer stopDuties()
 		return srv.Serve(serving, l)
 	})
+	g.Go(func() error {
+		defer stopServing()
+		return n.outlive(serving)
+	})
 	return g.Wait()
+}
+
+// lastWords is how long a server whose store has failed goes on telling so to who asks, before
+// it ends: whatever watches over it then starts it again, which helps as soon as the disk is well.
+const lastWords = 10 * time.Second
+
+// outlive waits until ctx ends, or the store has failed for good, which is the error then.
+func (n *node) outlive(ctx context.Context) error {
+	s, ok := n.store.(interface{ Failed() <-chan struct{} })
+	if !ok {
+		<-ctx.Done()
+		return nil
+	}
+	select {
+	case <-s.Failed():
+	case <-ctx.Done():
+		return nil
+	}
+	_, err := n.store.Now(context.WithoutCancel(ctx))
+	n.log.Error("the server ends soon, for its store has failed", "in", lastWords, "err", err)
+	t := time.NewTimer(lastWords)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	return err
 }
 
 // close ends what openNode began, in the opposite order.

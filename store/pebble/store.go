@@ -252,6 +252,10 @@ func (s *Store) Now(context.Context) (time.Time, error) {
 	return s.now().UTC(), s.fault.check()
 }
 
+// Failed is closed when the store can't write any more, as on a full disk: until it is opened
+// again, every write fails with haulier.ErrUnavailable and the cause, which Now returns too.
+func (s *Store) Failed() <-chan struct{} { return s.fault.done }
+
 // Opened implements haulier.Store.
 func (s *Store) Opened() haulier.Opening { return s.opening }
 
