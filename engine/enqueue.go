@@ -9,6 +9,8 @@ import (
 	"hash"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/haulier/haulier"
 )
 
@@ -18,7 +20,10 @@ const keepKeys = 7 * 24 * time.Hour
 // maxKeyed bounds a request with a key, whose ids must fit a document.
 const maxKeyed = 5000
 
-// Enqueue implements haulier.Producer. Requests without a key go into one commit.
+// keyedAtOnce is how many requests with a key are on their way to the store together, which joins their commits.
+const keyedAtOnce = 64
+
+// Enqueue implements haulier.Producer. Requests without a key go into one commit, each of the others into one of its own.
 func (e *Engine) Enqueue(ctx context.Context, reqs []haulier.EnqueueRequest) ([]haulier.EnqueueResult, error) {
 	now, err := e.now(ctx)
 	if err != nil {
@@ -27,14 +32,20 @@ func (e *Engine) Enqueue(ctx context.Context, reqs []haulier.EnqueueRequest) ([]
 	results := make([]haulier.EnqueueResult, len(reqs))
 	var joined haulier.Batch
 	var members []int // requests of the joined batch
+	var alone errgroup.Group
+	alone.SetLimit(keyedAtOnce)
+	puts := blobPuts{e: e}
+	defer puts.end()
 	for i := range reqs {
-		b, ids, release, err := e.prepare(ctx, &reqs[i], now)
-		defer release()
+		b, ids, err := e.prepare(ctx, &reqs[i], now, &puts)
 		switch {
 		case err != nil:
 			results[i].Err = err
 		case reqs[i].Key != "":
-			results[i] = e.enqueueKeyed(ctx, &reqs[i], b, ids, now)
+			alone.Go(func() error {
+				results[i] = e.enqueueKeyed(ctx, &reqs[i], b, ids, now)
+				return nil
+			})
 		default:
 			results[i].IDs = ids
 			joined.Insert = append(joined.Insert, b.Insert...)
@@ -42,30 +53,49 @@ func (e *Engine) Enqueue(ctx context.Context, reqs []haulier.EnqueueRequest) ([]
 			members = append(members, i)
 		}
 	}
-	if len(members) == 0 {
-		return results, nil
-	}
-	joined.Sync = true
-	if err := e.store.Commit(ctx, &joined); err != nil {
-		for _, i := range members {
-			results[i] = haulier.EnqueueResult{Err: fmt.Errorf("enqueue: %w", err)}
+	if len(members) > 0 {
+		joined.Sync = true
+		if err := e.store.Commit(ctx, &joined); err != nil {
+			for _, i := range members {
+				results[i] = haulier.EnqueueResult{Err: fmt.Errorf("enqueue: %w", err)}
+			}
 		}
 	}
-	return results, nil
+	return results, alone.Wait()
 }
 
-// prepare turns a request into the batch that adds its jobs. release is to be
-// called when the batch was committed or given up.
-func (e *Engine) prepare(ctx context.Context, r *haulier.EnqueueRequest, now time.Time) (b *haulier.Batch, ids []haulier.ID, release func(), err error) {
-	release = func() {}
+// blobPuts keeps blobs from being removed between their put and the commit of the references to them.
+type blobPuts struct {
+	e     *Engine
+	begun bool
+}
+
+// begin is called before the first put; a second look at the lock by the same call could wait for itself.
+func (p *blobPuts) begin() {
+	if !p.begun {
+		p.begun = true
+		p.e.blobRefs.RLock()
+	}
+}
+
+// end is called when all was committed or given up.
+func (p *blobPuts) end() {
+	if p.begun {
+		p.begun = false
+		p.e.blobRefs.RUnlock()
+	}
+}
+
+// prepare turns a request into the batch that adds its jobs.
+func (e *Engine) prepare(ctx context.Context, r *haulier.EnqueueRequest, now time.Time, puts *blobPuts) (b *haulier.Batch, ids []haulier.ID, err error) {
 	switch {
 	case len(r.Jobs) == 0:
-		return nil, nil, release, &haulier.FieldError{Field: "jobs", Msg: "is empty: name at least one job"}
+		return nil, nil, &haulier.FieldError{Field: "jobs", Msg: "is empty: name at least one job"}
 	case len(r.Jobs) > haulier.MaxBatch || r.Key != "" && len(r.Jobs) > maxKeyed:
-		return nil, nil, release, &haulier.FieldError{Field: "jobs", Kind: haulier.ErrTooLarge, Msg: fmt.Sprintf(
+		return nil, nil, &haulier.FieldError{Field: "jobs", Kind: haulier.ErrTooLarge, Msg: fmt.Sprintf(
 			"has %d jobs: send at most %d in a request, or %d with an idempotency key", len(r.Jobs), haulier.MaxBatch, maxKeyed)}
 	case len(r.Key) > haulier.MaxName:
-		return nil, nil, release, &haulier.FieldError{Field: "key", Kind: haulier.ErrTooLarge, Msg: fmt.Sprintf("is longer than %d bytes", haulier.MaxName)}
+		return nil, nil, &haulier.FieldError{Field: "key", Kind: haulier.ErrTooLarge, Msg: fmt.Sprintf("is longer than %d bytes", haulier.MaxName)}
 	}
 	ids = make([]haulier.ID, len(r.Jobs))
 	haulier.FillIDs(ids, now)
@@ -75,20 +105,17 @@ func (e *Engine) prepare(ctx context.Context, r *haulier.EnqueueRequest, now tim
 		j.Spec = r.Jobs[i]
 		j.ID, j.CreatedAt, j.Parent = ids[i], now.UTC().Truncate(time.Microsecond), haulier.NilID
 		if err := complete(&j.Spec, now); err != nil {
-			return nil, nil, release, inJob(i, err)
+			return nil, nil, inJob(i, err)
 		}
 		if len(j.Payload) > haulier.MaxPayload {
-			if len(b.Docs) == 0 {
-				e.blobRefs.RLock()
-				release = e.blobRefs.RUnlock
-			}
+			puts.begin()
 			if err := e.payloadToBlob(ctx, &j.Spec, b); err != nil {
-				return nil, nil, release, err
+				return nil, nil, err
 			}
 		}
 		j.Status = j.Spec.First(now, r.By)
 	}
-	return b, ids, release, nil
+	return b, ids, nil
 }
 
 func (e *Engine) payloadToBlob(ctx context.Context, s *haulier.Spec, b *haulier.Batch) error {

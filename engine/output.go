@@ -185,10 +185,7 @@ func (o *output) close(ctx context.Context, r *reporting) (blob string, size int
 		}
 		content = append(content, data...)
 	}
-	if r.release == nil {
-		r.e.blobRefs.RLock()
-		r.release = r.e.blobRefs.RUnlock
-	}
+	r.puts.begin()
 	addr, err := r.e.blobs.Put(ctx, content)
 	if err != nil {
 		return "", 0, fmt.Errorf("keep output of job %v: %w", o.ref.Job, err)

@@ -86,7 +86,7 @@ type reporting struct {
 	now     time.Time
 	batch   haulier.Batch
 	grown   []*output // outputs to be settled after the commit
-	release func()
+	puts    blobPuts
 }
 
 // reportOnce puts the reports of the groups into one commit. Reports that the
@@ -104,7 +104,7 @@ func (e *Engine) reportOnce(ctx context.Context, s *session, reports []haulier.R
 	if err != nil {
 		return err
 	}
-	r := &reporting{e: e, session: s, now: now}
+	r := &reporting{e: e, session: s, now: now, puts: blobPuts{e: e}}
 	defer r.settle()
 	for k, g := range groups {
 		if err := r.job(ctx, jobs[k], reports, g, errs); err != nil {
@@ -130,9 +130,7 @@ func (r *reporting) settle() {
 	for _, o := range r.grown {
 		o.mu.Unlock()
 	}
-	if r.release != nil {
-		r.release()
-	}
+	r.puts.end()
 }
 
 // job adds the reports about one job.
@@ -252,8 +250,7 @@ func (r *reporting) follow(ctx context.Context, cur *haulier.Job, specs []haulie
 		}
 		jobs[i] = s
 	}
-	b, _, release, err := r.e.prepare(ctx, &haulier.EnqueueRequest{Jobs: jobs, By: "job " + cur.ID.String()}, r.now)
-	release()
+	b, _, err := r.e.prepare(ctx, &haulier.EnqueueRequest{Jobs: jobs, By: "job " + cur.ID.String()}, r.now, &r.puts)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,69 @@
+package engine_test
+
+import (
+	"bytes"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/haulier/haulier"
+	"github.com/haulier/haulier/blob"
+	"github.com/haulier/haulier/engine"
+	"github.com/haulier/haulier/store/mem"
+)
+
+// TestLargePayloadsComeWhileOthersGo enqueues several requests with large payloads in one call, again
+// and again, while others are removed: neither may wait for the other for ever.
+func TestLargePayloadsComeWhileOthersGo(t *testing.T) {
+	store := mem.New()
+	defer store.Close()
+	blobs, err := blob.Open(t.Context(), "mem://")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer blobs.Close()
+	e, err := engine.New(engine.Config{Store: store, Blobs: blobs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	var wg sync.WaitGroup
+	for w := range 4 {
+		wg.Go(func() {
+			for round := range 50 {
+				if err := comeAndGo(t, e, fmt.Sprint(w, round)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func comeAndGo(t *testing.T, e *engine.Engine, mark string) error {
+	reqs := make([]haulier.EnqueueRequest, 8)
+	for i := range reqs {
+		payload := append(bytes.Repeat([]byte("x"), haulier.MaxPayload), mark...)
+		reqs[i].Jobs = []haulier.Spec{{Type: "large", Payload: append(payload, byte(i))}}
+	}
+	results, err := e.Enqueue(t.Context(), reqs)
+	if err != nil {
+		return err
+	}
+	var ids []haulier.ID
+	for _, r := range results {
+		if r.Err != nil {
+			return r.Err
+		}
+		ids = append(ids, r.IDs...)
+	}
+	if _, err := e.Cancel(t.Context(), haulier.Selection{IDs: ids}, "test", ""); err != nil {
+		return err
+	}
+	gone, err := e.Delete(t.Context(), haulier.Selection{IDs: ids}, "test")
+	if err == nil && gone.N != len(ids) {
+		err = fmt.Errorf("%d of %d removed", gone.N, len(ids))
+	}
+	return err
+}
