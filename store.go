@@ -56,11 +56,11 @@ type Store interface {
 	Doc(ctx context.Context, kind DocKind, key string) (Doc, error)
 
 	// Docs returns up to limit documents of a kind whose key has the prefix and
-	// sorts after the given one ("" for the first), in order of their keys.
+	// sorts after the given one ("" for the first), in order of their keys' bytes.
 	Docs(ctx context.Context, kind DocKind, prefix, after string, limit int) ([]Doc, error)
 
 	// Renew sets the lease of a session: it expires when ttl has passed on the
-	// store's clock. ErrLeaseLost: there is no such session. Leases begin
+	// store's clock, which may be sooner than before. ErrLeaseLost: there is no such session. Leases begin
 	// with the Commit of the session's document (Doc.Lease) and restart in full
 	// when a store that keeps them in memory is opened again.
 	Renew(ctx context.Context, session ID, ttl time.Duration) error
@@ -68,7 +68,7 @@ type Store interface {
 	// Watch registers f and returns; until ctx ends, f is called for every commit
 	// and claim with the changes that it made, after they are visible and before
 	// the call that made them returns to its caller. f must not block and must not
-	// call the store. With several servers over one store, f also hears of the others'.
+	// call the store. The changes of one job come in order of its revisions. With several servers over one store, f also hears of the others'.
 	Watch(ctx context.Context, f func([]JobChange))
 
 	// Now is the store's clock. Leases and timers run on it.
@@ -146,7 +146,7 @@ type DocWrite struct {
 	Kind   DocKind
 	Key    string
 	Expect uint64
-	Value  []byte // nil removes it
+	Value  []byte // nil removes it; an empty one is a value
 	// Lease of a session's document: its session expires when this has passed.
 	Lease time.Duration
 }
@@ -172,10 +172,11 @@ type Take struct {
 
 // Due is work whose time has come.
 type Due struct {
-	Timers   []ID      // scheduled jobs whose RunAt has passed
-	Sessions []ID      // sessions that have expired
-	Purge    []ID      // terminal jobs whose PurgeAt has passed
-	Next     time.Time // when the next timer, lease or purge falls due; zero: none in sight
+	Timers   []ID // scheduled jobs whose RunAt has passed
+	Sessions []ID // sessions that have expired
+	Purge    []ID // terminal jobs whose PurgeAt has passed
+	// Next is when the next timer, lease or purge falls due, or an earlier time, never a later one; zero: none in sight.
+	Next time.Time
 }
 
 // Query asks for a page of jobs. Of the selectors one holds: Session, or State, or all jobs.
