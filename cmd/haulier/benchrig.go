@@ -51,7 +51,7 @@ func (b *benchRun) newRig(ctx context.Context) (r *rig, err error) {
 			return r, err
 		}
 	} else if token == "" {
-		token = b.p.settings.localToken()
+		token = client.LocalToken(b.p.settings.URL, b.p.settings.env)
 	}
 	if r.client, err = client.New(client.Config{URL: r.url, Token: token}); err != nil {
 		return r, err

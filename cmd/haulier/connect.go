@@ -28,7 +28,7 @@ func (p *program) connect(ctx context.Context, how patience) (*client.Client, er
 	s := &p.settings
 	token := s.Token
 	if token == "" {
-		token = s.localToken()
+		token = client.LocalToken(s.URL, s.env)
 	}
 	cfg := client.Config{URL: s.URL, Token: token, Retry: -1, InFlight: 8}
 	if how != impatient {

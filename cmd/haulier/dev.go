@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/haulier/haulier/worker"
+
+	"github.com/haulier/haulier/client"
 )
 
 const devLong = `Run a server and a worker in one process, for this user on this machine alone. It
@@ -117,14 +119,14 @@ func (p *program) both(ctx context.Context, n *node, l net.Listener, f *nodeFlag
 
 // welcome says what is there, and what to type next.
 func (p *program) welcome(n *node, at net.Addr) {
-	url, _ := localURL(at)
+	url := localURL(at)
 	data := n.data
 	if data == "" {
 		data = "memory: it is gone when this ends"
 	}
 	fmt.Fprintf(p.out, "Haulier is ready at %s\nwith its data in %s\n\nIn another terminal, try:\n", url, data)
 	flag := ""
-	if url != defaultURL {
+	if url != client.DefaultURL {
 		flag = " --url " + url
 	}
 	for _, line := range []string{"haulier run%s -- echo hello", "ls | haulier map%s -- wc -c {}", "haulier jobs list%s", "haulier jobs why%s ID"} {

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"net"
-	"os"
 
 	"github.com/haulier/haulier"
+	"github.com/haulier/haulier/client"
 )
 
 // localName is the name of the token that a server leaves for this user's commands.
@@ -23,8 +23,7 @@ func (n *node) letIn(ctx context.Context, s *settings, at net.Addr) (func(), err
 	if err != nil {
 		return nil, err
 	}
-	url, port := localURL(at)
-	remove, err := s.writeAccess(port, access{URL: url, Token: secret, PID: os.Getpid()})
+	remove, err := client.LeaveToken(localURL(at), secret, s.env)
 	if err != nil {
 		return nil, errors.Join(err, n.engine.RevokeToken(ctx, "", t.ID))
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/haulier/haulier"
+	"github.com/haulier/haulier/client"
 )
 
 const defaultListen = "127.0.0.1:7480"
@@ -41,7 +42,7 @@ func (f *nodeFlags) checkListen() (beyond bool, err error) {
 	if err != nil {
 		return false, usagef("--listen is %q: it is an address and a port, such as %s", f.Listen, defaultListen)
 	}
-	return !loopback(host), nil
+	return !client.Loopback(host), nil
 }
 
 // listen opens the port.
@@ -59,13 +60,13 @@ func (f *nodeFlags) listen(ctx context.Context) (net.Listener, error) {
 
 // localURL is how commands on this machine reach what listens at a; the port
 // is what names the token that they are left.
-func localURL(a net.Addr) (url, port string) {
+func localURL(a net.Addr) string {
 	host, port, err := net.SplitHostPort(a.String())
 	if err != nil {
-		return "http://" + a.String(), ""
+		return "http://" + a.String()
 	}
 	if ip := net.ParseIP(host); ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	return "http://" + net.JoinHostPort(host, port), port
+	return "http://" + net.JoinHostPort(host, port)
 }

@@ -135,29 +135,3 @@ func TestDev(t *testing.T) {
 	}
 	do(t, env, nil, "jobs", "list").expect(t, 1, "no server at")
 }
-
-func TestLocalTokenIsForThisMachineAlone(t *testing.T) {
-	env := home(t)
-	s := &settings{env: func(k string) string { return env[k] }}
-	remove, err := s.writeAccess("7480", access{URL: defaultURL, Token: "secret"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for url, want := range map[string]string{
-		"http://127.0.0.1:7480": "secret", "http://localhost:7480": "secret", "http://[::1]:7480": "secret",
-		"http://127.0.0.1:7481": "", "http://queue.example:7480": "", "http://10.0.0.1:7480": "", "http://127.0.0.1.example:7480": "", ":": "",
-	} {
-		if s.URL = url; s.localToken() != want {
-			t.Errorf("for %s it is %q, want %q", url, s.localToken(), want)
-		}
-	}
-	t.Run("a server takes back only what it left itself", func(t *testing.T) {
-		if _, err := s.writeAccess("7480", access{URL: defaultURL, Token: "of the next"}); err != nil {
-			t.Fatal(err)
-		}
-		remove()
-		if s.URL = defaultURL; s.localToken() != "of the next" {
-			t.Error("the next server's token is gone")
-		}
-	})
-}

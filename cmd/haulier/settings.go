@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,9 +13,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/haulier/haulier"
+	"github.com/haulier/haulier/client"
 )
-
-const defaultURL = "http://127.0.0.1:7480"
 
 // settings are what every command knows.
 type settings struct {
@@ -32,7 +32,7 @@ type settings struct {
 var configurable = []string{"url", "token", "tenant", "output", "data", "store", "listen", "durability", "log-format", "log-level"}
 
 func (s *settings) register(f *pflag.FlagSet) {
-	f.StringVar(&s.URL, "url", defaultURL, "`URL` of the server [env]")
+	f.StringVar(&s.URL, "url", client.DefaultURL, "`URL` of the server [env]")
 	f.StringVar(&s.Token, "token", "", "`SECRET` that lets this program in; a server of this user on this machine needs none [env]")
 	f.StringVar(&s.Tenant, "tenant", "", "`NAME` of the tenant; the token's own unless said [env]")
 	f.StringVarP(&s.Output, "output", "o", "text", "`FORMAT` of what is printed: text or json [env]")
@@ -118,3 +118,9 @@ func (s *settings) dataFolder() (string, error) { return s.folder("XDG_DATA_HOME
 func (s *settings) stateFolder() (string, error) { return s.folder("XDG_STATE_HOME", ".local/state") }
 
 func (s *settings) json() bool { return s.Output == "json" }
+
+// here reports whether the server runs on this machine, as far as its URL tells.
+func (s *settings) here() bool {
+	u, err := url.Parse(s.URL)
+	return err == nil && client.Loopback(u.Hostname())
+}

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/haulier/haulier/client"
 )
 
 func TestFlagsGoBeforeTheEnvironmentAndThatBeforeTheFile(t *testing.T) {
@@ -26,8 +28,8 @@ func TestFlagsGoBeforeTheEnvironmentAndThatBeforeTheFile(t *testing.T) {
 		url, _, _ := strings.Cut(rest, ": start")
 		return url
 	}
-	if got := asked(); got != defaultURL {
-		t.Skipf("a server runs at %s; this test is about there being none (%q)", defaultURL, got)
+	if got := asked(); got != client.DefaultURL {
+		t.Skipf("a server runs at %s; this test is about there being none (%q)", client.DefaultURL, got)
 	}
 	write("# where it is\nurl: http://127.0.0.1:1 # there\n")
 	if got := asked(); got != "http://127.0.0.1:1" {
