@@ -30,28 +30,43 @@ func (e *Engine) Enqueue(ctx context.Context, reqs []haulier.EnqueueRequest) ([]
 		return nil, err
 	}
 	results := make([]haulier.EnqueueResult, len(reqs))
-	var joined haulier.Batch
+	total := 0
+	for i := range reqs {
+		total += min(len(reqs[i].Jobs), haulier.MaxBatch)
+	}
+	// Jobs are large: all of them are made in one place, and stay there.
+	joined := haulier.Batch{Insert: make([]haulier.Job, 0, total)}
+	ids := make([]haulier.ID, total)
 	var members []int // requests of the joined batch
 	var alone errgroup.Group
 	alone.SetLimit(keyedAtOnce)
 	puts := blobPuts{e: e}
 	defer puts.end()
 	for i := range reqs {
-		b, ids, err := e.prepare(ctx, &reqs[i], now, &puts)
-		switch {
-		case err != nil:
-			results[i].Err = err
-		case reqs[i].Key != "":
+		at, n := len(joined.Insert), min(len(reqs[i].Jobs), haulier.MaxBatch)
+		own := ids[at : at+n : at+n]
+		if reqs[i].Key != "" {
+			own = make([]haulier.ID, n)
+			b := &haulier.Batch{Insert: make([]haulier.Job, n)}
+			if err := e.prepare(ctx, &reqs[i], now, own, b, &puts); err != nil {
+				results[i].Err = err
+				continue
+			}
 			alone.Go(func() error {
-				results[i] = e.enqueueKeyed(ctx, &reqs[i], b, ids, now)
+				results[i] = e.enqueueKeyed(ctx, &reqs[i], b, own, now)
 				return nil
 			})
-		default:
-			results[i].IDs = ids
-			joined.Insert = append(joined.Insert, b.Insert...)
-			joined.Docs = append(joined.Docs, b.Docs...)
-			members = append(members, i)
+			continue
 		}
+		b := haulier.Batch{Insert: joined.Insert[at : at+n]}
+		if err := e.prepare(ctx, &reqs[i], now, own, &b, &puts); err != nil {
+			results[i].Err = err
+			continue
+		}
+		results[i].IDs = own
+		joined.Insert = joined.Insert[:at+n]
+		joined.Docs = append(joined.Docs, b.Docs...)
+		members = append(members, i)
 	}
 	if len(members) > 0 {
 		joined.Sync = true
@@ -86,36 +101,34 @@ func (p *blobPuts) end() {
 	}
 }
 
-// prepare turns a request into the batch that adds its jobs.
-func (e *Engine) prepare(ctx context.Context, r *haulier.EnqueueRequest, now time.Time, puts *blobPuts) (b *haulier.Batch, ids []haulier.ID, err error) {
+// prepare turns a request into the batch b that adds its jobs, and sets their ids; both have room for them.
+func (e *Engine) prepare(ctx context.Context, r *haulier.EnqueueRequest, now time.Time, ids []haulier.ID, b *haulier.Batch, puts *blobPuts) error {
 	switch {
 	case len(r.Jobs) == 0:
-		return nil, nil, &haulier.FieldError{Field: "jobs", Msg: "is empty: name at least one job"}
+		return &haulier.FieldError{Field: "jobs", Msg: "is empty: name at least one job"}
 	case len(r.Jobs) > haulier.MaxBatch || r.Key != "" && len(r.Jobs) > maxKeyed:
-		return nil, nil, &haulier.FieldError{Field: "jobs", Kind: haulier.ErrTooLarge, Msg: fmt.Sprintf(
+		return &haulier.FieldError{Field: "jobs", Kind: haulier.ErrTooLarge, Msg: fmt.Sprintf(
 			"has %d jobs: send at most %d in a request, or %d with an idempotency key", len(r.Jobs), haulier.MaxBatch, maxKeyed)}
 	case len(r.Key) > haulier.MaxName:
-		return nil, nil, &haulier.FieldError{Field: "key", Kind: haulier.ErrTooLarge, Msg: fmt.Sprintf("is longer than %d bytes", haulier.MaxName)}
+		return &haulier.FieldError{Field: "key", Kind: haulier.ErrTooLarge, Msg: fmt.Sprintf("is longer than %d bytes", haulier.MaxName)}
 	}
-	ids = make([]haulier.ID, len(r.Jobs))
 	haulier.FillIDs(ids, now)
-	b = &haulier.Batch{Insert: make([]haulier.Job, len(r.Jobs))}
 	for i := range r.Jobs {
 		j := &b.Insert[i]
 		j.Spec = r.Jobs[i]
 		j.ID, j.CreatedAt, j.Parent = ids[i], now.UTC().Truncate(time.Microsecond), haulier.NilID
 		if err := complete(&j.Spec, now); err != nil {
-			return nil, nil, inJob(i, err)
+			return inJob(i, err)
 		}
 		if len(j.Payload) > haulier.MaxPayload {
 			puts.begin()
 			if err := e.payloadToBlob(ctx, &j.Spec, b); err != nil {
-				return nil, nil, err
+				return err
 			}
 		}
 		j.Status = j.Spec.First(now, r.By)
 	}
-	return b, ids, nil
+	return nil
 }
 
 func (e *Engine) payloadToBlob(ctx context.Context, s *haulier.Spec, b *haulier.Batch) error {

@@ -250,8 +250,9 @@ func (r *reporting) follow(ctx context.Context, cur *haulier.Job, specs []haulie
 		}
 		jobs[i] = s
 	}
-	b, _, err := r.e.prepare(ctx, &haulier.EnqueueRequest{Jobs: jobs, By: "job " + cur.ID.String()}, r.now, &r.puts)
-	if err != nil {
+	b := haulier.Batch{Insert: make([]haulier.Job, len(jobs))}
+	req := haulier.EnqueueRequest{Jobs: jobs, By: "job " + cur.ID.String()}
+	if err := r.e.prepare(ctx, &req, r.now, make([]haulier.ID, len(jobs)), &b, &r.puts); err != nil {
 		return err
 	}
 	for i := range b.Insert {
