@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -30,11 +31,19 @@ func (e *Engine) Claim(ctx context.Context, r haulier.ClaimRequest) ([]haulier.J
 	defer timeout.Stop()
 	for {
 		jobs, err := e.take(ctx, s, &info, &r)
-		if err != nil || len(jobs) > 0 || r.Wait <= 0 {
-			return jobs, err
+		switch {
+		case errors.Is(err, errBarred):
+			e.sched.deafen(w)
+		case err != nil:
+			return nil, err
+		case len(jobs) > 0 || r.Wait <= 0:
+			w.owes = false
+			return jobs, nil
 		}
+		w.owes = false
 		select {
 		case <-w.wake:
+			w.owes = true
 		case <-timeout.C:
 			return nil, nil
 		case <-s.gone:
@@ -48,6 +57,9 @@ func (e *Engine) Claim(ctx context.Context, r haulier.ClaimRequest) ([]haulier.J
 	}
 }
 
+// errBarred: the claim gets nothing, whatever there is.
+var errBarred = errors.New("barred")
+
 // take claims once. The session is held, so that it can't be ended between the
 // look at it and the claim.
 func (e *Engine) take(ctx context.Context, s *session, info *haulier.Session, r *haulier.ClaimRequest) ([]haulier.Job, error) {
@@ -59,8 +71,11 @@ func (e *Engine) take(ctx context.Context, s *session, info *haulier.Session, r 
 	if s.ended() {
 		return nil, s.lost()
 	}
-	if s.draining() || e.hold.active() || r.Number > 0 && r.Number <= s.void.Load() {
-		return nil, nil
+	if s.draining() || r.Number > 0 && r.Number <= s.void.Load() {
+		return nil, errBarred
+	}
+	if e.hold.active() {
+		return nil, nil // its end wakes all
 	}
 	for range takeRounds {
 		bands, err := e.store.Bands(ctx)

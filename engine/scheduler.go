@@ -19,6 +19,8 @@ type scheduler struct {
 type waiter struct {
 	session *haulier.Session
 	wake    chan struct{} // one place: a wake-up that was not used yet
+	owes    bool          // a wake-up was taken, and no look for work has followed; only the claim uses it
+	deaf    bool          // it can't take anything any more; guarded by the scheduler's lock
 }
 
 func newScheduler(p Policy) *scheduler { return &scheduler{policy: p} }
@@ -35,7 +37,7 @@ func (s *scheduler) join(session *haulier.Session) *waiter {
 	return w
 }
 
-// leave ends the wait. A wake-up that came too late is passed on.
+// leave ends the wait.
 func (s *scheduler) leave(w *waiter) {
 	s.mu.Lock()
 	for i, x := range s.waiters {
@@ -45,10 +47,28 @@ func (s *scheduler) leave(w *waiter) {
 		}
 	}
 	s.mu.Unlock()
+	s.passOn(w)
+}
+
+// deafen lets a claim wait on that can't take anything any more.
+func (s *scheduler) deafen(w *waiter) {
+	s.mu.Lock()
+	w.deaf = true
+	s.mu.Unlock()
+	s.passOn(w)
+}
+
+// passOn wakes others when the waiter had a wake-up that it made no use of: the job
+// that it was for must not wait until somebody looks by chance.
+func (s *scheduler) passOn(w *waiter) {
 	select {
 	case <-w.wake:
-		s.wakeAll()
+		w.owes = true
 	default:
+	}
+	if w.owes {
+		w.owes = false
+		s.wakeAll()
 	}
 }
 
@@ -91,6 +111,9 @@ func (s *scheduler) wakeLane(lane haulier.Lane, n int) {
 		if n == 0 {
 			return
 		}
+		if w.deaf {
+			continue
+		}
 		if _, ok := w.session.Runs(lane); ok && w.signal() {
 			n--
 		}
@@ -102,7 +125,9 @@ func (s *scheduler) wakeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, w := range s.waiters {
-		w.signal()
+		if !w.deaf {
+			w.signal()
+		}
 	}
 }
 
@@ -153,9 +178,11 @@ func (s *scheduler) started(jobs []haulier.Job) {
 
 func (s *scheduler) close() {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.closed = true
-	s.mu.Unlock()
-	s.wakeAll()
+	for _, w := range s.waiters {
+		w.signal()
+	}
 }
 
 func (s *scheduler) isClosed() bool {

@@ -51,6 +51,33 @@ func (h *Harness) renewing(ctx context.Context, session haulier.ID, wait time.Du
 	return out
 }
 
+// claiming claims a job in the background, and waits for one for longer than a lease.
+func (h *Harness) claiming(session haulier.ID) <-chan []haulier.Job {
+	out := make(chan []haulier.Job, 1)
+	go func() {
+		jobs, err := h.Claim(context.Background(), haulier.ClaimRequest{Session: session, N: 1, Wait: 50 * time.Second, Number: 1})
+		if err != nil && !errors.Is(err, haulier.ErrLeaseLost) {
+			h.t.Errorf("claim: %v", err)
+		}
+		out <- jobs
+	}()
+	synctest.Wait()
+	return out
+}
+
+// wantClaimed checks that a claim has returned with the job.
+func (h *Harness) wantClaimed(got <-chan []haulier.Job, id haulier.ID) {
+	h.t.Helper()
+	select {
+	case jobs := <-got:
+		if len(jobs) != 1 || jobs[0].ID != id {
+			h.t.Errorf("claimed %v, want %v", ids(jobs), id)
+		}
+	default:
+		h.t.Errorf("the claim still waits; the job is %v", h.get(id).State)
+	}
+}
+
 var sessions = []behaviour{
 	{"a dead worker's jobs run again within its lease", func(t *testing.T, h *Harness) {
 		id := h.add(nil)
@@ -275,6 +302,32 @@ var sessions = []behaviour{
 		})
 		if j := h.claimOne(s); j.ID != want {
 			t.Errorf("claimed %v", j.Lane())
+		}
+	}},
+	{"a job of a lost worker goes at once to one that waits, also when the lost one waited longer", func(t *testing.T, h *Harness) {
+		id := h.add(nil)
+		lost, live := h.open(nil), h.open(func(s *haulier.Session) { s.Lease = haulier.Duration(haulier.MaxLease) })
+		h.claimOne(lost)
+		h.claiming(lost)
+		got := h.claiming(live)
+		h.pass(31 * time.Second)
+		h.wantClaimed(got, id)
+	}},
+	{"a job that became free goes to another claim than the one that can't take it", func(t *testing.T, h *Harness) {
+		for _, end := range []haulier.RenewRequest{{Drain: true}, {Settle: true, Claims: 1}} {
+			s := h.open(nil)
+			h.claiming(s)
+			end.Session = s
+			if _, err := h.Renew(t.Context(), end); err != nil {
+				t.Fatal(err)
+			}
+			got := h.claiming(h.open(nil))
+			id := h.add(nil)
+			synctest.Wait()
+			h.wantClaimed(got, id)
+			if err := h.CloseSession(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}},
 	{"a draining session gets no more jobs", func(t *testing.T, h *Harness) {
