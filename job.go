@@ -68,6 +68,7 @@ type Spec struct {
 	Retention   Duration          `json:"retention,omitzero"` // how long it is kept when done; zero: by its end state
 	Group       string            `json:"group,omitempty"`    // name shared by jobs that were made together, as by map
 	Parent      ID                `json:"parent,omitzero"`    // job whose finish brought this one
+	*Flow                         // what it asks for beside its time; nil: nothing
 }
 
 // Lane is the unit in which jobs wait and which the scheduler picks. The kind of
@@ -97,17 +98,25 @@ type Kind string
 const (
 	KindGo   Kind = "go"   // a function registered in a worker
 	KindExec Kind = "exec" // a command of the worker's machine
+	KindNone Kind = "none" // nothing: the job succeeds as soon as it may start, without a worker
 )
 
 // Task is how a job runs: the member that is set says the kind. None set: KindGo.
 type Task struct {
 	Exec *ExecTask `json:"exec,omitempty"`
+	None *NoTask   `json:"none,omitempty"`
 }
+
+// NoTask is nothing to run: a point at which other jobs meet.
+type NoTask struct{}
 
 // Kind of the task.
 func (t Task) Kind() Kind {
 	if t.Exec != nil {
 		return KindExec
+	}
+	if t.None != nil {
+		return KindNone
 	}
 	return KindGo
 }
@@ -155,6 +164,7 @@ type Status struct {
 	History    []Change  `json:"history,omitempty"`
 	// HistoryCut is how many changes between the first and the rest were dropped.
 	HistoryCut int `json:"history_cut,omitempty"`
+	*Standing      // how it stands in its flow; nil: there is nothing to say
 }
 
 // Change is one line of a job's history.

@@ -97,6 +97,17 @@ const (
 	EventDue                           // scheduled: its time has come
 	EventCancel                        // any but terminal: somebody asks that it does not run on
 	EventRetry                         // terminal, scheduled: somebody asks that it runs (again) now
+	EventAdmit                         // claimed: what it yields to is free; it holds Keys from now on
+	EventPark                          // claimed: Key is held by others; it waits there, in no case beyond At
+	EventDefer                         // claimed: it may not start before At
+	EventCall                          // blocked, scheduled: Key, at which it waits, was freed for it
+	EventStandBy                       // blocked: it looks again at At, in case who was called does not come
+	EventServed                        // blocked, cancelled: N of the jobs that it needs ended as they should
+	EventBarred                        // any that waits: Other, which it needs, ended otherwise for good
+	EventRevive                        // cancelled for the sake of a needed job: that one runs again
+	EventNeeded                        // any: another job needs this one
+	EventCollapse                      // any that waits: Other, a newer job, replaces it
+	EventSkip                          // pending: there is nothing to run; it has succeeded
 )
 
 // Event is something that happened to a job; the kind says which fields count.
@@ -114,6 +125,12 @@ type Event struct {
 	Delay   time.Duration // of Finish with retry or error: overrides the back-off when positive
 	LogBlob string        // of Finish
 	LogSize int64         // of Finish
+	Key     string        // of Park, Call
+	Keys    []string      // of Admit
+	Waived  []string      // of Admit: keys that it waits for no longer
+	At      time.Time     // of Park (zero: none), Defer, StandBy
+	N       int           // of Served
+	Other   ID            // of Barred, Collapse
 }
 
 // Next decides every change of a job's state; it is pure. It returns the status
@@ -169,6 +186,11 @@ func (j *Job) Next(e Event, now time.Time) (Status, error) {
 		s.Spared, s.Crashes = s.Attempt, 0
 		s.FinishedAt, s.PurgeAt = time.Time{}, time.Time{}
 		s.wait(now, now, "run again by hand", e.By)
+	default:
+		j.flows(&s, e, now)
+	}
+	if s.Standing != nil {
+		s.settleStanding(e, now)
 	}
 	return s, nil
 }
@@ -198,6 +220,8 @@ func (j *Job) admits(e Event) error {
 		fits = !j.State.Terminal() && !j.Cancelling
 	case EventRetry:
 		fits = j.State.Terminal() && j.State != Collapsed || j.State == Scheduled
+	default:
+		fits = j.admitsFlow(e)
 	}
 	if !fits {
 		return j.refuse(ErrConflict, e)
@@ -307,10 +331,16 @@ func (s *Status) log(now time.Time, step, by string) {
 	s.History = append(old[:len(old):len(old)], Change{At: now, State: s.State, Step: cut(step, MaxStep), By: by})
 }
 
-// First is the status of a newly enqueued job: pending, or scheduled when its RunAt lies after now.
+// First is the status of a newly enqueued job: blocked when it needs others, pending,
+// or scheduled when its RunAt lies after now.
 func (s *Spec) First(now time.Time, by string) Status {
 	now = now.UTC().Truncate(time.Microsecond)
 	st := Status{Rev: 1, UpdatedAt: now}
+	if s.Flow != nil && len(s.Needs) > 0 {
+		st.State, st.Standing = Blocked, &Standing{NeedsLeft: len(s.Needs)}
+		st.block(now, blockedByNeeds(len(s.Needs)), by)
+		return st
+	}
 	st.wait(s.RunAt, now, "", by)
 	return st
 }
@@ -350,6 +380,8 @@ func (b Backoff) Delay(tries int, id ID) time.Duration {
 var eventNames = [...]string{
 	EventClaim: "claim", EventReclaim: "reclaim", EventStart: "start", EventProgress: "progress", EventFinish: "finish",
 	EventRelease: "release", EventLost: "lost", EventDue: "due", EventCancel: "cancel", EventRetry: "retry",
+	EventAdmit: "admit", EventPark: "park", EventDefer: "defer", EventCall: "call", EventStandBy: "stand by", EventServed: "served",
+	EventBarred: "barred", EventRevive: "revive", EventNeeded: "needed", EventCollapse: "collapse", EventSkip: "skip",
 }
 
 // String returns the kind's name.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/haulier/haulier"
+	"github.com/haulier/haulier/engine/flow"
 )
 
 // conflictTries bounds how often a change is decided anew because others changed the job meanwhile.
@@ -35,8 +36,20 @@ func (e *Engine) apply(ctx context.Context, id haulier.ID, event func(*haulier.J
 		if err != nil {
 			return err
 		}
-		b := haulier.Batch{Sync: sync, Update: []haulier.JobUpdate{{Spec: &j.Spec, Expect: j.Rev, Status: next}}}
-		if err = e.store.Commit(ctx, &b); !errors.Is(err, haulier.ErrConflict) {
+		b := haulier.Batch{Sync: sync}
+		work := ""
+		if tied(j) {
+			work, err = e.tie(ctx, &b, j, next, now)
+		} else {
+			b.Update = []haulier.JobUpdate{{Spec: &j.Spec, Expect: j.Rev, Status: next}}
+		}
+		if err != nil {
+			return err
+		}
+		if err = e.store.Commit(ctx, &b); err == nil && work != "" {
+			e.handOver(work)
+		}
+		if !errors.Is(err, haulier.ErrConflict) {
 			return err
 		}
 	}
@@ -52,34 +65,64 @@ func (e *Engine) applyEach(ctx context.Context, jobs []*haulier.Job, event func(
 		return 0, err
 	}
 	b := haulier.Batch{Sync: sync, Docs: with}
+	n := 0
+	plain := jobs[:0:0]
 	for _, j := range jobs {
+		if tied(j) { // before the rest, whose documents may say that all were changed
+			done, err := e.applyAlone(ctx, j, event, sync)
+			if err != nil {
+				return n, err
+			}
+			n += done
+			continue
+		}
+		plain = append(plain, j)
 		if next, err := j.Next(event(j), now); err == nil {
 			b.Update = append(b.Update, haulier.JobUpdate{Spec: &j.Spec, Expect: j.Rev, Status: next})
 		}
 	}
 	if len(b.Update)+len(with) == 0 {
-		return 0, nil
+		return n, nil
 	}
 	err = e.store.Commit(ctx, &b)
 	if err == nil || !errors.Is(err, haulier.ErrConflict) {
-		return len(b.Update), err
+		return n + len(b.Update), err
 	}
-	n := 0
-	for _, j := range jobs {
-		err := e.apply(ctx, j.ID, func(now *haulier.Job) (haulier.Event, error) { return event(now), nil }, sync)
-		switch {
-		case err == nil:
-			n++
-		case !refused(err):
+	for _, j := range plain {
+		done, err := e.applyAlone(ctx, j, event, sync)
+		if err != nil {
 			return n, err
 		}
+		n += done
 	}
 	if len(with) > 0 {
-		err = e.store.Commit(ctx, &haulier.Batch{Docs: with, Sync: sync})
-	} else {
-		err = nil
+		return n, e.store.Commit(ctx, &haulier.Batch{Docs: with, Sync: sync})
 	}
-	return n, err
+	return n, nil
+}
+
+// applyAlone is applyEach for one job.
+func (e *Engine) applyAlone(ctx context.Context, j *haulier.Job, event func(*haulier.Job) haulier.Event, sync bool) (int, error) {
+	err := e.apply(ctx, j.ID, func(now *haulier.Job) (haulier.Event, error) { return event(now), nil }, sync)
+	switch {
+	case err == nil:
+		return 1, nil
+	case refused(err):
+		return 0, nil
+	}
+	return 0, err
+}
+
+// tied reports whether a change of the job may mean something for others.
+func tied(j *haulier.Job) bool { return j.Flow != nil || j.Standing != nil }
+
+// tie puts a job's change into b, with all that follows from it. work is what is left to do afterwards.
+func (e *Engine) tie(ctx context.Context, b *haulier.Batch, j *haulier.Job, next haulier.Status, now time.Time) (work string, err error) {
+	t := flow.Begin(e.store, now)
+	if err := t.Set(ctx, j, next); err != nil {
+		return "", err
+	}
+	return t.Flush(b)
 }
 
 // refused reports whether the job's state, and not the store, said no.

@@ -77,7 +77,7 @@ func (e *Engine) take(ctx context.Context, s *session, info *haulier.Session, r 
 	if e.hold.active() {
 		return nil, nil // its end wakes all
 	}
-	for range takeRounds {
+	for round := 0; round < takeRounds; round++ {
 		bands, err := e.store.Bands(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("claim: %w", err)
@@ -96,8 +96,17 @@ func (e *Engine) take(ctx context.Context, s *session, info *haulier.Session, r 
 			return nil, fmt.Errorf("claim: %w", err)
 		}
 		if len(jobs) > 0 {
-			e.sched.started(jobs)
-			return jobs, nil
+			got := len(jobs)
+			if jobs, err = e.admit(context.WithoutCancel(ctx), jobs); err != nil {
+				return nil, fmt.Errorf("claim: %w", err)
+			}
+			if len(jobs) > 0 {
+				e.sched.started(jobs)
+				return jobs, nil
+			}
+			if got > 0 {
+				round = -1 // those that must wait are out of the way now
+			}
 		}
 		// Others were faster: the bands have changed, so look again.
 	}

@@ -33,25 +33,27 @@ type Config struct {
 
 // Engine is a haulier.Queue over a store. Safe for concurrent use.
 type Engine struct {
-	store    haulier.Store
-	blobs    *blob.Store
-	blobRefs sync.RWMutex // held for reading from the put of a blob to the commit of its reference
-	log      *slog.Logger
-	epoch    string
-	started  time.Time // by the store's clock
-	sched    *scheduler
-	sessions *sessions
-	queues   *queues
-	outputs  *outputs
-	hub      *hub
-	tokens   *tokens
-	hold     *hold
-	poke     chan struct{} // wakes the sweeper
-	alarm    alarm
-	leftMu   sync.Mutex
-	left     []string      // keys of changes by filter which nobody carries out
-	leftMore chan struct{} // there are such
-	stop     context.CancelFunc
+	store     haulier.Store
+	blobs     *blob.Store
+	blobRefs  sync.RWMutex // held for reading from the put of a blob to the commit of its reference
+	log       *slog.Logger
+	epoch     string
+	started   time.Time // by the store's clock
+	sched     *scheduler
+	sessions  *sessions
+	queues    *queues
+	outputs   *outputs
+	hub       *hub
+	tokens    *tokens
+	hold      *hold
+	limits    limits
+	admitting sync.Mutex    // held while it is decided which claimed jobs may start
+	poke      chan struct{} // wakes the sweeper
+	alarm     alarm
+	leftMu    sync.Mutex
+	left      []string      // keys of changes by filter which nobody carries out
+	leftMore  chan struct{} // there are such
+	stop      context.CancelFunc
 }
 
 var (
@@ -99,6 +101,9 @@ func (e *Engine) load(ctx context.Context) error {
 	e.epoch = haulier.NewID(now).String()
 	e.store.Watch(ctx, e.watched)
 	if err := e.loadQueues(ctx); err != nil {
+		return err
+	}
+	if err := e.loadLimits(ctx); err != nil {
 		return err
 	}
 	if err := e.loadSessions(ctx); err != nil {

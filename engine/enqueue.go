@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/haulier/haulier"
+	"github.com/haulier/haulier/engine/flow"
 )
 
 // keepKeys is how long an idempotency key is remembered.
@@ -23,7 +24,11 @@ const maxKeyed = 5000
 // keyedAtOnce is how many requests with a key are on their way to the store together, which joins their commits.
 const keyedAtOnce = 64
 
-// Enqueue implements haulier.Producer. Requests without a key go into one commit, each of the others into one of its own.
+// enqueueTries bounds how often a request is decided anew because others changed what it depends on: each time one of them was served.
+const enqueueTries = 1000
+
+// Enqueue implements haulier.Producer. Requests without a key and without a flow
+// go into one commit, each of the others into one of its own.
 func (e *Engine) Enqueue(ctx context.Context, reqs []haulier.EnqueueRequest) ([]haulier.EnqueueResult, error) {
 	now, err := e.now(ctx)
 	if err != nil {
@@ -45,7 +50,7 @@ func (e *Engine) Enqueue(ctx context.Context, reqs []haulier.EnqueueRequest) ([]
 	for i := range reqs {
 		at, n := len(joined.Insert), min(len(reqs[i].Jobs), haulier.MaxBatch)
 		own := ids[at : at+n : at+n]
-		if reqs[i].Key != "" {
+		if reqs[i].Key != "" || flows(reqs[i].Jobs) {
 			own = make([]haulier.ID, n)
 			b := &haulier.Batch{Insert: make([]haulier.Job, n)}
 			if err := e.prepare(ctx, &reqs[i], now, own, b, &puts); err != nil {
@@ -53,7 +58,7 @@ func (e *Engine) Enqueue(ctx context.Context, reqs []haulier.EnqueueRequest) ([]
 				continue
 			}
 			alone.Go(func() error {
-				results[i] = e.enqueueKeyed(ctx, &reqs[i], b, own, now)
+				results[i] = e.enqueueAlone(ctx, &reqs[i], b, own, now)
 				return nil
 			})
 			continue
@@ -148,43 +153,85 @@ type keyed struct {
 	IDs     []haulier.ID `json:"ids"`
 }
 
-func (e *Engine) enqueueKeyed(ctx context.Context, r *haulier.EnqueueRequest, b *haulier.Batch, ids []haulier.ID, now time.Time) haulier.EnqueueResult {
+// enqueueAlone commits a request by itself: it has a key, or jobs whose flow depends on what is there.
+func (e *Engine) enqueueAlone(ctx context.Context, r *haulier.EnqueueRequest, b *haulier.Batch, ids []haulier.ID, now time.Time) haulier.EnqueueResult {
 	key := b.Insert[0].Tenant + "/" + r.Key
-	digest, err := digestOf(r.Jobs)
-	if err != nil {
-		return haulier.EnqueueResult{Err: err}
-	}
-	for {
-		expect := uint64(0)
-		old, err := e.store.Doc(ctx, haulier.DocRequest, key)
-		if err == nil {
-			var k keyed
-			if err := json.Unmarshal(old.Value, &k); err != nil {
-				return haulier.EnqueueResult{Err: fmt.Errorf("idempotency key %q: %w: %w", r.Key, haulier.ErrCorrupt, err)}
-			}
-			if now.Before(k.Expires) {
-				return repeated(r.Key, &k, digest)
-			}
-			expect = old.Rev
-		} else if !errors.Is(err, haulier.ErrNotFound) {
-			return haulier.EnqueueResult{Err: fmt.Errorf("enqueue: %w", err)}
-		}
-		value, err := json.Marshal(keyed{Digest: digest, Expires: now.Add(keepKeys), IDs: ids})
-		if err != nil {
+	var digest []byte
+	if r.Key != "" {
+		var err error
+		if digest, err = digestOf(r.Jobs); err != nil {
 			return haulier.EnqueueResult{Err: err}
 		}
-		commit := *b
+	}
+	tied := flows(r.Jobs)
+	for range enqueueTries {
+		commit, work := *b, ""
 		commit.Sync = true
-		commit.Docs = append(b.Docs[:len(b.Docs):len(b.Docs)], haulier.DocWrite{Kind: haulier.DocRequest, Key: key, Expect: expect, Value: value})
-		err = e.store.Commit(ctx, &commit)
+		if tied {
+			commit.Insert = nil
+			t := flow.Begin(e.store, now)
+			var err error
+			if ids, err = t.Add(ctx, b.Insert); err != nil {
+				return haulier.EnqueueResult{Err: fmt.Errorf("enqueue: %w", err)}
+			}
+			if work, err = t.Flush(&commit); err != nil {
+				return haulier.EnqueueResult{Err: fmt.Errorf("enqueue: %w", err)}
+			}
+		}
+		if r.Key != "" {
+			doc, known, err := e.keyDoc(ctx, key, &keyed{Digest: digest, Expires: now.Add(keepKeys), IDs: ids}, now)
+			if err != nil {
+				return haulier.EnqueueResult{Err: fmt.Errorf("enqueue: idempotency key %q: %w", r.Key, err)}
+			}
+			if known != nil {
+				return repeated(r.Key, known, digest)
+			}
+			commit.Docs = append(commit.Docs[:len(commit.Docs):len(commit.Docs)], doc)
+		}
+		err := e.store.Commit(ctx, &commit)
 		if errors.Is(err, haulier.ErrConflict) {
-			continue // somebody used the key at the same time: answer theirs
+			continue // somebody used the key or changed a job at the same time
 		}
 		if err != nil {
 			return haulier.EnqueueResult{Err: fmt.Errorf("enqueue: %w", err)}
+		}
+		if work != "" {
+			e.handOver(work)
 		}
 		return haulier.EnqueueResult{IDs: ids}
 	}
+	return haulier.EnqueueResult{Err: fmt.Errorf("enqueue: %w: the jobs that it depends on keep changing; try again", haulier.ErrUnavailable)}
+}
+
+// keyDoc is the write that takes an idempotency key, or what is known of it.
+func (e *Engine) keyDoc(ctx context.Context, key string, k *keyed, now time.Time) (w haulier.DocWrite, known *keyed, err error) {
+	w = haulier.DocWrite{Kind: haulier.DocRequest, Key: key}
+	old, err := e.store.Doc(ctx, haulier.DocRequest, key)
+	switch {
+	case err == nil:
+		var v keyed
+		if err := json.Unmarshal(old.Value, &v); err != nil {
+			return w, nil, fmt.Errorf("%w: %w", haulier.ErrCorrupt, err)
+		}
+		if now.Before(v.Expires) {
+			return w, &v, nil
+		}
+		w.Expect = old.Rev
+	case !errors.Is(err, haulier.ErrNotFound):
+		return w, nil, err
+	}
+	w.Value, err = json.Marshal(k)
+	return w, nil, err
+}
+
+// flows reports whether one of the jobs has a flow or nothing to run.
+func flows(jobs []haulier.Spec) bool {
+	for i := range jobs {
+		if jobs[i].Flow != nil || jobs[i].Task.None != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // repeated answers a request whose key is known. The first answer may not be on

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/haulier/haulier"
+	"github.com/haulier/haulier/engine/flow"
 )
 
 // operation is a change of many jobs, kept as a document until it is complete.
@@ -266,6 +267,44 @@ func (e *Engine) resumeOne(ctx context.Context, key string) error {
 	if err := json.Unmarshal(d.Value, &op); err != nil {
 		return fmt.Errorf("work %s: %w: %w", key, haulier.ErrCorrupt, err)
 	}
+	if op.Op == flow.WorkOp {
+		return e.resumeFlow(ctx, key)
+	}
 	e.log.Info("completing a change by filter", "work", key, "op", op.Op, "done", op.N)
 	return e.carryOut(ctx, key, &op)
+}
+
+// resumeFlow carries out what a change left to do for other jobs, in bounded commits.
+func (e *Engine) resumeFlow(ctx context.Context, key string) error {
+	for tries := 0; tries < conflictTries; {
+		d, err := e.store.Doc(ctx, haulier.DocWork, key)
+		if errors.Is(err, haulier.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		now, err := e.now(ctx)
+		if err != nil {
+			return err
+		}
+		var b haulier.Batch
+		done, err := flow.Begin(e.store, now).Resume(ctx, d, &b)
+		if err != nil {
+			return err
+		}
+		err = e.store.Commit(ctx, &b)
+		switch {
+		case errors.Is(err, haulier.ErrConflict):
+			tries++
+			continue
+		case err != nil:
+			return err
+		case done:
+			return nil
+		}
+		tries = 0
+	}
+	e.handOver(key)
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/haulier/haulier"
+	"github.com/haulier/haulier/engine/flow"
 )
 
 // maxThen bounds the follow-on jobs of one finish, so that it fits one commit on every store.
@@ -86,6 +87,7 @@ type reporting struct {
 	now     time.Time
 	batch   haulier.Batch
 	grown   []*output // outputs to be settled after the commit
+	tx      *flow.Tx  // of jobs whose change means something for others; nil: none yet
 	puts    blobPuts
 }
 
@@ -111,11 +113,20 @@ func (e *Engine) reportOnce(ctx context.Context, s *session, reports []haulier.R
 			return err
 		}
 	}
+	work := ""
+	if r.tx != nil {
+		if work, err = r.tx.Flush(&r.batch); err != nil {
+			return err
+		}
+	}
 	if len(r.batch.Update)+len(r.batch.Docs)+len(r.batch.Insert) == 0 {
 		return nil
 	}
 	if err := e.store.Commit(ctx, &r.batch); err != nil {
 		return err
+	}
+	if work != "" {
+		e.handOver(work)
 	}
 	for _, o := range r.grown {
 		if o.commit(e.outputs) {
@@ -177,13 +188,26 @@ func (r *reporting) job(ctx context.Context, j *haulier.Job, reports []haulier.R
 			errs[i] = err
 		}
 	}
-	if cur.Rev != before {
+	switch {
+	case cur.Rev == before:
+	case tied(j):
+		if err := r.flow().Set(ctx, j, cur.Status); err != nil {
+			return err
+		}
+	default:
 		r.batch.Update = append(r.batch.Update, haulier.JobUpdate{Spec: &j.Spec, Expect: before, Status: cur.Status})
 	}
 	if out != nil {
 		r.batch.Docs = append(r.batch.Docs, out.writes()...)
 	}
 	return nil
+}
+
+func (r *reporting) flow() *flow.Tx {
+	if r.tx == nil {
+		r.tx = flow.Begin(r.e.store, r.now)
+	}
+	return r.tx
 }
 
 // isStore tells the store's errors, which are about the call, from those about one report.
@@ -255,8 +279,14 @@ func (r *reporting) follow(ctx context.Context, cur *haulier.Job, specs []haulie
 	if err := r.e.prepare(ctx, &req, r.now, make([]haulier.ID, len(jobs)), &b, &r.puts); err != nil {
 		return err
 	}
+	tied := false
 	for i := range b.Insert {
 		b.Insert[i].Parent = cur.ID
+		tied = tied || b.Insert[i].Flow != nil
+	}
+	if tied {
+		_, err := r.flow().Add(ctx, b.Insert)
+		return err
 	}
 	r.batch.Insert = append(r.batch.Insert, b.Insert...)
 	return nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/haulier/haulier"
+	"github.com/haulier/haulier/engine/flow"
 )
 
 const (
@@ -235,6 +236,11 @@ func (e *Engine) remove(ctx context.Context, jobs []*haulier.Job) (int, error) {
 // removal adds a job's removal to the batch, and returns the blobs that it held.
 func (e *Engine) removal(ctx context.Context, b *haulier.Batch, j *haulier.Job) ([]string, error) {
 	b.Delete = append(b.Delete, haulier.JobDelete{ID: j.ID, Expect: j.Rev})
+	if tied(j) {
+		if err := flow.Forget(ctx, e.store, j, b); err != nil {
+			return nil, err
+		}
+	}
 	var blobs []string
 	if j.Attempt > 0 {
 		writes, held, err := e.dropOutputs(ctx, j.ID)

@@ -45,6 +45,7 @@ func complete(s *haulier.Spec, now time.Time) error {
 		func() error { return checkLabels(s) },
 		func() error { return checkPayload(s) },
 		func() error { return checkExec(s.Task.Exec) },
+		func() error { return checkFlow(s) },
 	)
 }
 

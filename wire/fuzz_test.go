@@ -19,13 +19,21 @@ func sampleSpec() haulier.Spec {
 		CreatedAt: now, MaxAttempts: 10, Labels: map[string]string{"customer": "17"}, Group: "g",
 		Task:    haulier.Task{Exec: &haulier.ExecTask{Argv: []string{"echo", "hi"}, Env: map[string]string{"A": "b"}}},
 		Backoff: haulier.Backoff{List: []haulier.Duration{1, 2}},
+		Flow: &haulier.Flow{
+			Ref: "r", Needs: []haulier.Need{{Job: haulier.NewID(now), On: haulier.OnFailed}, {Ref: "q"}}, Holds: []string{"k"},
+			YieldsTo: []haulier.Yield{{Key: "k", Below: 2, For: 3}}, Unique: &haulier.Unique{Key: "u", Fields: []string{"a"}, Scope: haulier.UniquePeriod, For: 5},
+			Collapse: "c", Limits: []string{"l"}, Windows: []string{"w"}, Force: true, Then: "next",
+		},
 	}
 }
 
 func sampleJob() haulier.Job {
 	j := haulier.Job{Spec: sampleSpec()}
 	j.Status = j.First(j.CreatedAt, "token")
+	j.Flow.Needs = nil
+	j.Status = j.First(j.CreatedAt, "token")
 	j.Status, _ = j.Next(haulier.Event{Kind: haulier.EventClaim, Session: j.ID, By: "worker"}, j.CreatedAt.Add(time.Second))
+	j.Status, _ = j.Next(haulier.Event{Kind: haulier.EventAdmit, Session: j.ID, Attempt: 1, Keys: []string{"k"}, Waived: []string{"w"}}, j.CreatedAt.Add(time.Second))
 	return j
 }
 

@@ -26,6 +26,8 @@ const (
 	specRetention
 	specGroup
 	specParent
+	specFlow
+	specNone
 )
 
 // AppendSpec appends s.
@@ -49,7 +51,11 @@ func AppendSpec(b []byte, s *haulier.Spec) []byte {
 	b = putMap(b, specLabel, s.Labels)
 	b = putInt(b, specRetention, s.Retention)
 	b = putText(b, specGroup, s.Group)
-	return putID(b, specParent, s.Parent)
+	b = putID(b, specParent, s.Parent)
+	if s.Flow != nil {
+		b = appendFlow(b, s.Flow)
+	}
+	return putBool(b, specNone, s.Task.None != nil)
 }
 
 // ParseSpec is the reverse of AppendSpec. Its payload shares memory with b.
@@ -99,6 +105,12 @@ func parseSpec(b []byte, s *haulier.Spec) error {
 			s.Group = f.name()
 		case specParent:
 			s.Parent = f.id()
+		case specFlow:
+			s.Flow = f.flow()
+		case specNone:
+			if f.bool() {
+				s.Task.None = new(haulier.NoTask)
+			}
 		}
 	}
 	return f.err("spec")

@@ -35,6 +35,7 @@ const (
 	statusLogBlob
 	statusLogSize
 	statusHistoryCut
+	statusStanding
 )
 
 // AppendStatus appends s.
@@ -66,7 +67,11 @@ func AppendStatus(b []byte, s *haulier.Status) []byte {
 	b = putText(b, statusError, s.Error)
 	b = putText(b, statusLogBlob, s.LogBlob)
 	b = putInt(b, statusLogSize, s.LogSize)
-	return putInt(b, statusHistoryCut, s.HistoryCut)
+	b = putInt(b, statusHistoryCut, s.HistoryCut)
+	if s.Standing != nil {
+		b = appendStanding(b, s.Standing)
+	}
+	return b
 }
 
 func appendHistory(b []byte, history []haulier.Change, base int64) []byte {
@@ -186,6 +191,8 @@ func (f *fields) statusEnd(s *haulier.Status) {
 		s.LogSize = f.int64()
 	case statusHistoryCut:
 		s.HistoryCut = f.int()
+	case statusStanding:
+		s.Standing = f.standing()
 	}
 }
 

@@ -1,0 +1,90 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/haulier/haulier"
+	"github.com/haulier/haulier/engine/flow"
+)
+
+// admit sends those of the claimed jobs back to wait that may not start yet, and
+// returns the others. A job of which the worker never hears is taken back like one whose claim was lost on the way.
+func (e *Engine) admit(ctx context.Context, jobs []haulier.Job) ([]haulier.Job, error) {
+	if !e.limits.any() && !gated(jobs) {
+		return jobs, nil
+	}
+	// One at a time: claims that meet at a key would only make each other start over.
+	e.admitting.Lock()
+	defer e.admitting.Unlock()
+	for range conflictTries {
+		now, err := e.now(ctx)
+		if err != nil {
+			return nil, err
+		}
+		t := flow.Begin(e.store, now)
+		out, err := t.Admit(ctx, jobs, e.limits.of)
+		if err != nil {
+			return nil, err
+		}
+		var b haulier.Batch
+		work, err := t.Flush(&b)
+		if err != nil {
+			return nil, err
+		}
+		if len(b.Update)+len(b.Docs) == 0 {
+			return out, nil
+		}
+		err = e.store.Commit(ctx, &b)
+		if err == nil && work != "" {
+			e.handOver(work)
+		}
+		if !errors.Is(err, haulier.ErrConflict) {
+			return out, err
+		}
+		if jobs, err = e.fresh(ctx, jobs); err != nil {
+			return nil, err
+		}
+	}
+	_, err := e.applyEach(ctx, pointers(jobs), func(j *haulier.Job) haulier.Event {
+		return haulier.Event{Kind: haulier.EventRelease, Session: j.Session, Attempt: j.Attempt, By: "server", Error: "its keys kept changing hands"}
+	}, false)
+	return nil, errors.Join(err, fmt.Errorf("%w: the keys of what was claimed kept changing hands; try again", haulier.ErrUnavailable))
+}
+
+// fresh reads the jobs again, and leaves out those that are not the session's any more.
+func (e *Engine) fresh(ctx context.Context, jobs []haulier.Job) ([]haulier.Job, error) {
+	ids := make([]haulier.ID, len(jobs))
+	for i := range jobs {
+		ids[i] = jobs[i].ID
+	}
+	now, err := e.store.Jobs(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	out := jobs[:0:0]
+	for i, j := range now {
+		if j != nil && j.State == haulier.Claimed && j.Session == jobs[i].Session && j.Attempt == jobs[i].Attempt {
+			out = append(out, *j)
+		}
+	}
+	return out, nil
+}
+
+func gated(jobs []haulier.Job) bool {
+	for i := range jobs {
+		if jobs[i].Flow.Gated() || jobs[i].Standing != nil && jobs[i].Gate != "" {
+			return true
+		}
+	}
+	return false
+}
+
+func pointers(jobs []haulier.Job) []*haulier.Job {
+	out := make([]*haulier.Job, len(jobs))
+	for i := range jobs {
+		out[i] = &jobs[i]
+	}
+	return out
+}

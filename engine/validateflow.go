@@ -1,0 +1,129 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/haulier/haulier"
+)
+
+// checkFlow checks what a job asks for beside its time, and leaves out a flow that asks for nothing.
+func checkFlow(s *haulier.Spec) error {
+	none := s.Task.None != nil
+	if none && s.Flow == nil {
+		s.Flow = &haulier.Flow{} // it is looked at when it is added
+	}
+	w := s.Flow
+	if w == nil {
+		return nil
+	}
+	if !none && w.Ref == "" && len(w.Needs)+len(w.Holds)+len(w.YieldsTo)+len(w.Limits)+len(w.Windows) == 0 &&
+		w.Unique == nil && w.Collapse == "" && w.Then == "" && !w.Force {
+		s.Flow = nil
+		return nil
+	}
+	if none && (s.Task.Exec != nil || len(w.Holds)+len(w.YieldsTo)+len(w.Limits)+len(w.Windows) > 0) {
+		return field("task.none", "can't be combined with another task, nor with keys or windows: there is nothing to run")
+	}
+	return first(
+		func() error { return checkNeeds(w.Needs) },
+		func() error { return checkKeys("holds", w.Holds) },
+		func() error { return checkYields(w.YieldsTo) },
+		func() error { return checkKeys("limits", w.Limits) },
+		func() error { return checkKeys("windows", w.Windows) },
+		func() error { return checkUnique(w.Unique) },
+		func() error { return optional("ref", w.Ref) },
+		func() error { return optional("collapse", w.Collapse) },
+		func() error { return optional("then", w.Then) },
+	)
+}
+
+func optional(name, v string) error {
+	if v == "" {
+		return nil
+	}
+	return checkName(name, v)
+}
+
+func checkNeeds(needs []haulier.Need) error {
+	if len(needs) > haulier.MaxNeeds {
+		return &haulier.FieldError{Field: "needs", Kind: haulier.ErrTooLarge, Msg: fmt.Sprintf("names %d jobs: at most %d", len(needs), haulier.MaxNeeds)}
+	}
+	for i := range needs {
+		n := &needs[i]
+		switch {
+		case n.Job.IsNil() == (n.Ref == ""):
+			return field(fmt.Sprintf("needs[%d]", i), "must have either job, an id, or ref, the name of a job in the same request")
+		case !n.On.Valid():
+			return field(fmt.Sprintf("needs[%d].on", i), fmt.Sprintf("%.20q is none of succeeded, failed, finished", n.On))
+		}
+	}
+	return nil
+}
+
+func checkKeys(name string, keys []string) error {
+	if len(keys) > haulier.MaxKeys {
+		return field(name, fmt.Sprintf("has %d keys: at most %d", len(keys), haulier.MaxKeys))
+	}
+	for i, k := range keys {
+		if err := checkName(fmt.Sprintf("%s[%d]", name, i), k); err != nil {
+			return err
+		}
+		if slices.Contains(keys[:i], k) {
+			return field(fmt.Sprintf("%s[%d]", name, i), "names a key for the second time")
+		}
+	}
+	return nil
+}
+
+func checkYields(yields []haulier.Yield) error {
+	if len(yields) > haulier.MaxKeys {
+		return field("yields_to", fmt.Sprintf("has %d keys: at most %d", len(yields), haulier.MaxKeys))
+	}
+	for i := range yields {
+		y := &yields[i]
+		if err := checkName(fmt.Sprintf("yields_to[%d].key", i), y.Key); err != nil {
+			return err
+		}
+		if y.Below < 0 {
+			return field(fmt.Sprintf("yields_to[%d].below", i), "is negative: leave it out for 1")
+		}
+		if y.For < 0 || time.Duration(y.For) > haulier.MaxYieldFor {
+			return field(fmt.Sprintf("yields_to[%d].for", i), "must be positive and at most a year; leave it out to wait for ever")
+		}
+	}
+	return nil
+}
+
+func checkUnique(u *haulier.Unique) error {
+	if u == nil {
+		return nil
+	}
+	if len(u.Fields) > haulier.MaxKeys {
+		return field("unique.fields", fmt.Sprintf("has %d names: at most %d", len(u.Fields), haulier.MaxKeys))
+	}
+	if u.Key != "" && len(u.Fields) > 0 {
+		return field("unique", "has both a key and fields: give one of them")
+	}
+	if err := optional("unique.key", u.Key); err != nil {
+		return err
+	}
+	switch u.Scope {
+	case "", haulier.UniquePending, haulier.UniqueActive, haulier.UniqueForever:
+		if u.For != 0 {
+			return field("unique.for", "goes with the scope period only")
+		}
+	case haulier.UniquePeriod:
+		if u.For <= 0 || time.Duration(u.For) > maxTimeSpan {
+			return field("unique.for", "must be positive: say for how long the key is taken")
+		}
+	default:
+		return field("unique.scope", fmt.Sprintf("%.20q is none of pending, active, period, forever", u.Scope))
+	}
+	switch u.Duplicate {
+	case "", haulier.DuplicateExisting, haulier.DuplicateReject, haulier.DuplicateReplace:
+		return nil
+	}
+	return field("unique.duplicate", fmt.Sprintf("%.20q is none of existing, reject, replace", u.Duplicate))
+}

@@ -1,0 +1,185 @@
+package haulier
+
+import (
+	"slices"
+	"time"
+)
+
+// Bounds of a job's flow.
+const (
+	MaxNeeds    = MaxBatch // jobs that one job may wait for
+	MaxKeys     = 16       // keys that a job may hold, yield to or be limited by
+	MaxKey      = 200      // bytes of a key
+	MaxYieldFor = 365 * 24 * time.Hour
+)
+
+// Flow is what a job asks for beside its time: which jobs come before it, which
+// keys it holds or yields to while it runs, and what becomes of others like it.
+// A job without any of it has no Flow, and costs nothing for it.
+type Flow struct {
+	// Ref names the job among those of its request, where Need.Ref speaks of it. A
+	// job that needs it finds its result under this name.
+	Ref string `json:"ref,omitempty"`
+	// Needs are the jobs that must end before this one may start.
+	Needs []Need `json:"needs,omitempty"`
+	// Holds are the keys that the job holds from its start to its end.
+	Holds []string `json:"holds,omitempty"`
+	// YieldsTo are keys for which it waits while too many hold them.
+	YieldsTo []Yield `json:"yields_to,omitempty"`
+	// Unique keeps out other jobs of the same key.
+	Unique *Unique `json:"unique,omitempty"`
+	// Collapse is a key: a newer job of the same key replaces those that still wait.
+	Collapse string `json:"collapse,omitempty"`
+	// Limits are keys with a rate or a number of running jobs set by the operator.
+	Limits []string `json:"limits,omitempty"`
+	// Windows are the calendars that say when the job may start.
+	Windows []string `json:"windows,omitempty"`
+	// Force makes the job start in spite of Windows, and of those of its queue.
+	Force bool `json:"force,omitempty"`
+	// Then is the type of a job that is enqueued, with the result as its payload, when this one succeeds.
+	Then string `json:"then,omitempty"`
+}
+
+// Need is a job that must end first, named by Job or by the Ref of one in the same request.
+type Need struct {
+	Job ID        `json:"job,omitzero"`
+	Ref string    `json:"ref,omitempty"`
+	On  Condition `json:"on,omitempty"` // succeeded unless said
+}
+
+// Condition says which end of a job serves those that need it.
+type Condition string
+
+// The conditions. A job that ends otherwise for good cancels those that need it.
+const (
+	OnSucceeded Condition = "succeeded"
+	OnFailed    Condition = "failed" // or cancelled
+	OnFinished  Condition = "finished"
+)
+
+// Valid reports whether c is one of the three, or left out.
+func (c Condition) Valid() bool {
+	return c == "" || c == OnSucceeded || c == OnFailed || c == OnFinished
+}
+
+// Met reports whether the end state s serves the condition.
+func (c Condition) Met(s State) bool {
+	switch c {
+	case OnFinished:
+		return s.Terminal()
+	case OnFailed:
+		return s == Failed || s == Cancelled
+	}
+	return s == Succeeded
+}
+
+// Yield makes a job wait while Below or more jobs hold Key.
+type Yield struct {
+	Key   string `json:"key"`
+	Below int    `json:"below,omitempty"` // 1 unless said
+	// For is how long the job waits for this key; then it starts in spite of it. Zero: for ever.
+	For Duration `json:"for,omitzero"`
+}
+
+// Bound is Below or its default.
+func (y *Yield) Bound() int { return max(y.Below, 1) }
+
+// Unique keeps jobs of the same key from being in the queue twice. The key is
+// given, or made of the job's type and the named fields of its JSON payload.
+type Unique struct {
+	Key    string   `json:"key,omitempty"`
+	Fields []string `json:"fields,omitempty"` // of the payload's top level; none: all of it
+	// Scope is how long a job keeps others out; pending unless said.
+	Scope UniqueScope `json:"scope,omitempty"`
+	// For is the length of UniquePeriod, from the enqueue.
+	For Duration `json:"for,omitzero"`
+	// Duplicate is what becomes of a job that comes second; existing unless said.
+	Duplicate Duplicate `json:"duplicate,omitempty"`
+}
+
+// UniqueScope is how long a job keeps out others of its key.
+type UniqueScope string
+
+// The scopes.
+const (
+	UniquePending UniqueScope = "pending" // until it starts
+	UniqueActive  UniqueScope = "active"  // until it ends
+	UniquePeriod  UniqueScope = "period"  // for Unique.For
+	UniqueForever UniqueScope = "forever" // for as long as it is kept
+)
+
+// Duplicate is what becomes of a job whose key is taken.
+type Duplicate string
+
+// What becomes of duplicates.
+const (
+	DuplicateExisting Duplicate = "existing" // the enqueue answers the id of the job that is there
+	DuplicateReject   Duplicate = "reject"   // the enqueue fails with ErrConflict
+	DuplicateReplace  Duplicate = "replace"  // the one that is there is cancelled, unless it runs: then as existing
+)
+
+// Standing is how a job stands in its flow. It is never changed in place.
+type Standing struct {
+	NeedsLeft int       `json:"needs_left,omitempty"` // needed jobs that have not ended as they should
+	Needed    bool      `json:"needed,omitempty"`     // other jobs need this one, or did
+	Gate      string    `json:"gate,omitempty"`       // key at which it waits, or from which it was called
+	CalledAt  time.Time `json:"called_at,omitzero"`   // when Gate was freed for it
+	Held      []string  `json:"held,omitempty"`       // keys that it holds now
+	Waived    []string  `json:"waived,omitempty"`     // keys it does not wait for any more
+	Survivor  ID        `json:"survivor,omitzero"`    // newer job that replaced it
+	Cause     ID        `json:"cause,omitzero"`       // needed job whose end cancelled it
+}
+
+// Gated reports whether the job must be looked at when it is claimed.
+func (f *Flow) Gated() bool {
+	return f != nil && (len(f.Holds) > 0 || len(f.YieldsTo) > 0 || len(f.Limits) > 0 || len(f.Windows) > 0)
+}
+
+// Standing is a copy of how the job stands in its flow, to be changed and stored again.
+func (s *Status) standing() Standing {
+	if s.Standing == nil {
+		return Standing{}
+	}
+	return *s.Standing
+}
+
+// stand replaces the standing; one that says nothing is left out.
+func (s *Status) stand(v Standing) {
+	s.Standing = &v
+	if v.NeedsLeft == 0 && !v.Needed && v.Gate == "" && v.CalledAt.IsZero() && len(v.Held) == 0 && len(v.Waived) == 0 && v.Survivor.IsNil() && v.Cause.IsNil() {
+		s.Standing = nil
+	}
+}
+
+// Waits reports whether the job has not started and has not ended.
+func (s State) Waits() bool { return s >= Blocked && s <= Pending }
+
+// Bound is how many others may hold the key when the job starts; ok is false when it does not yield to it.
+func (f *Flow) Bound(key string) (n int, ok bool) {
+	for i := range f.YieldsTo {
+		if f.YieldsTo[i].Key == key && (!ok || f.YieldsTo[i].Bound() < n) {
+			n, ok = f.YieldsTo[i].Bound(), true
+		}
+	}
+	return n, ok
+}
+
+// HoldsKey reports whether the job holds the key while it runs.
+func (f *Flow) HoldsKey(key string) bool { return slices.Contains(f.Holds, key) }
+
+// Limit is what an operator sets for a key, that of a queue ("queue:" and its name)
+// or of the tenant ("tenant:"). All zero: none.
+type Limit struct {
+	Running int      `json:"running,omitempty"` // at most this many hold the key at once; 0: any number
+	Rate    int      `json:"rate,omitempty"`    // at most this many start in Per, evenly spread; 0: any number
+	Per     Duration `json:"per,omitzero"`      // a second unless said
+}
+
+// KeyStanding is how a key with a limit stands.
+type KeyStanding struct {
+	Key string `json:"key"`
+	Limit
+	Held    int  `json:"held"`
+	Holders []ID `json:"holders,omitempty"` // the first of them
+	Waiting int  `json:"waiting"`
+}
