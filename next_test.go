@@ -34,6 +34,32 @@ func in(s haulier.State) *haulier.Job {
 	return j
 }
 
+// waiting leads from all states in which a job waits to one.
+func waiting(to haulier.State) map[haulier.State]haulier.State {
+	return map[haulier.State]haulier.State{haulier.Blocked: to, haulier.Scheduled: to, haulier.Pending: to}
+}
+
+// same leads from each state to itself.
+func same() map[haulier.State]haulier.State {
+	out := map[haulier.State]haulier.State{}
+	for _, s := range haulier.States {
+		out[s] = s
+	}
+	return out
+}
+
+// inFlow gives a job two needs and a key at which it waits, and the event what goes with them.
+func inFlow(j *haulier.Job, e *haulier.Event) {
+	j.Standing = &haulier.Standing{NeedsLeft: 2, Gate: "k"}
+	if j.State.Terminal() {
+		j.Standing = &haulier.Standing{NeedsLeft: 2, Cause: stranger}
+	}
+	e.Key, e.N, e.Other = "k", 1, stranger
+	if e.Kind == haulier.EventDefer || e.Kind == haulier.EventStandBy {
+		e.At = noon.Add(2 * time.Hour)
+	}
+}
+
 // theirs is an event of the job's own session and attempt.
 func theirs(k haulier.EventKind) haulier.Event {
 	return haulier.Event{Kind: k, By: "w", Session: owner, Attempt: 2, Outcome: haulier.OutcomeOK}
@@ -75,8 +101,19 @@ func TestEveryEventInEveryState(t *testing.T) {
 		haulier.EventRetry: {map[haulier.State]haulier.State{
 			haulier.Scheduled: haulier.Pending, haulier.Succeeded: haulier.Pending, haulier.Failed: haulier.Pending, haulier.Cancelled: haulier.Pending,
 		}, haulier.ErrConflict},
-		haulier.EventRetry + 1: {nil, haulier.ErrConflict},
-		0:                      {nil, haulier.ErrConflict},
+		haulier.EventAdmit:    {map[haulier.State]haulier.State{haulier.Claimed: haulier.Claimed}, haulier.ErrConflict},
+		haulier.EventPark:     {map[haulier.State]haulier.State{haulier.Claimed: haulier.Blocked}, haulier.ErrConflict},
+		haulier.EventDefer:    {map[haulier.State]haulier.State{haulier.Claimed: haulier.Scheduled}, haulier.ErrConflict},
+		haulier.EventCall:     {map[haulier.State]haulier.State{haulier.Blocked: haulier.Pending, haulier.Scheduled: haulier.Pending}, haulier.ErrConflict},
+		haulier.EventStandBy:  {map[haulier.State]haulier.State{haulier.Blocked: haulier.Scheduled}, haulier.ErrConflict},
+		haulier.EventServed:   {map[haulier.State]haulier.State{haulier.Blocked: haulier.Blocked, haulier.Cancelled: haulier.Cancelled}, haulier.ErrConflict},
+		haulier.EventBarred:   {waiting(haulier.Cancelled), haulier.ErrConflict},
+		haulier.EventRevive:   {map[haulier.State]haulier.State{haulier.Cancelled: haulier.Blocked}, haulier.ErrConflict},
+		haulier.EventNeeded:   {same(), haulier.ErrConflict},
+		haulier.EventCollapse: {waiting(haulier.Collapsed), haulier.ErrConflict},
+		haulier.EventSkip:     {nil, haulier.ErrConflict}, // a job with something to run
+		haulier.EventSkip + 1: {nil, haulier.ErrConflict},
+		0:                     {nil, haulier.ErrConflict},
 	}
 	for kind, row := range table {
 		for _, from := range haulier.States {
@@ -85,6 +122,9 @@ func TestEveryEventInEveryState(t *testing.T) {
 				e := theirs(kind)
 				if kind == haulier.EventReclaim {
 					e.Attempt = 3
+				}
+				if kind >= haulier.EventAdmit {
+					inFlow(j, &e)
 				}
 				got, err := j.Next(e, noon.Add(time.Hour))
 				to, fits := row.leads[from]
@@ -478,5 +518,51 @@ func TestEventNames(t *testing.T) {
 	}
 	if got := haulier.EventKind(99).String(); got != "event(99)" {
 		t.Errorf("an unknown event is called %q", got)
+	}
+}
+
+func TestFlow(t *testing.T) {
+	j := in(haulier.Pending)
+	j.CreatedAt = noon
+	j.Standing = &haulier.Standing{Needed: true}
+	*j = next(t, j, haulier.Event{Kind: haulier.EventClaim, Session: owner, By: "w"})
+	before := len(j.History)
+	parked := next(t, j, haulier.Event{Kind: haulier.EventPark, Session: owner, Attempt: 3, Key: "k"})
+	if parked.Attempt != 2 || !parked.Session.IsNil() || len(parked.History) != before || parked.Gate != "k" || !parked.Needed {
+		t.Errorf("sent back to wait it is %+v, %+v", parked.Status, parked.Standing)
+	}
+	called := next(t, &parked, haulier.Event{Kind: haulier.EventCall, Key: "k"})
+	if !called.Status.RunAt.Equal(noon) || called.CalledAt.IsZero() {
+		t.Errorf("called, it has its place of %v: want that of its creation", called.Status.RunAt)
+	}
+	*j = next(t, j, haulier.Event{Kind: haulier.EventAdmit, Session: owner, Attempt: 3, Keys: []string{"k"}})
+	for _, e := range []haulier.Event{
+		{Kind: haulier.EventFinish, Session: owner, Attempt: 3, Outcome: haulier.OutcomeError},
+		{Kind: haulier.EventRelease, Session: owner, Attempt: 3},
+		{Kind: haulier.EventLost, Session: owner},
+	} {
+		if got := next(t, j, e); len(got.Held) != 0 || !got.Needed {
+			t.Errorf("after %v it holds %v", e.Kind, got.Held)
+		}
+	}
+	if len(j.Held) != 1 {
+		t.Errorf("what follows changed what was: %v", j.Held)
+	}
+	w := haulier.Spec{Flow: &haulier.Flow{Needs: make([]haulier.Need, 3)}}
+	child := &haulier.Job{Spec: w, Status: w.First(noon, "me")}
+	if child.State != haulier.Blocked || child.NeedsLeft != 3 {
+		t.Errorf("with needs it begins as %+v", child.Status)
+	}
+	*child = next(t, child, haulier.Event{Kind: haulier.EventServed, N: 2})
+	if got := next(t, child, haulier.Event{Kind: haulier.EventServed, N: 1}); got.State != haulier.Pending || got.Standing != nil {
+		t.Errorf("with all its needs met it is %+v", got.Status)
+	}
+	barred := next(t, child, haulier.Event{Kind: haulier.EventBarred, Other: owner, Error: "it failed"})
+	if again := next(t, &barred, haulier.Event{Kind: haulier.EventRetry}); again.State != haulier.Blocked || again.NeedsLeft != 1 || !again.Status.RunAt.IsZero() {
+		t.Errorf("run again by hand before its needs are met it is %+v", again.Status)
+	}
+	none := &haulier.Job{Spec: haulier.Spec{Task: haulier.Task{None: &haulier.NoTask{}}}, Status: haulier.Status{State: haulier.Pending}}
+	if got := next(t, none, haulier.Event{Kind: haulier.EventSkip}); got.State != haulier.Succeeded || got.Outcome != haulier.OutcomeOK {
+		t.Errorf("with nothing to run it is %+v", got.Status)
 	}
 }

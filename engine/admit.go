@@ -36,10 +36,7 @@ func (e *Engine) admit(ctx context.Context, jobs []haulier.Job) ([]haulier.Job, 
 		if len(b.Update)+len(b.Docs) == 0 {
 			return out, nil
 		}
-		err = e.store.Commit(ctx, &b)
-		if err == nil && work != "" {
-			e.handOver(work)
-		}
+		err = e.commit(ctx, &b, work)
 		if !errors.Is(err, haulier.ErrConflict) {
 			return out, err
 		}

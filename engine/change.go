@@ -46,9 +46,7 @@ func (e *Engine) apply(ctx context.Context, id haulier.ID, event func(*haulier.J
 		if err != nil {
 			return err
 		}
-		if err = e.store.Commit(ctx, &b); err == nil && work != "" {
-			e.handOver(work)
-		}
+		err = e.commit(ctx, &b, work)
 		if !errors.Is(err, haulier.ErrConflict) {
 			return err
 		}
@@ -111,6 +109,16 @@ func (e *Engine) applyAlone(ctx context.Context, j *haulier.Job, event func(*hau
 		return 0, nil
 	}
 	return 0, err
+}
+
+// commit makes a commit that leaves some work to do afterwards, "" for none. When whether
+// it was made is not known, the work is looked for all the same.
+func (e *Engine) commit(ctx context.Context, b *haulier.Batch, work string) error {
+	err := e.store.Commit(ctx, b)
+	if work != "" && !errors.Is(err, haulier.ErrConflict) {
+		e.handOver(work)
+	}
+	return err
 }
 
 // tied reports whether a change of the job may mean something for others.

@@ -188,15 +188,12 @@ func (e *Engine) enqueueAlone(ctx context.Context, r *haulier.EnqueueRequest, b 
 			}
 			commit.Docs = append(commit.Docs[:len(commit.Docs):len(commit.Docs)], doc)
 		}
-		err := e.store.Commit(ctx, &commit)
+		err := e.commit(ctx, &commit, work)
 		if errors.Is(err, haulier.ErrConflict) {
 			continue // somebody used the key or changed a job at the same time
 		}
 		if err != nil {
 			return haulier.EnqueueResult{Err: fmt.Errorf("enqueue: %w", err)}
-		}
-		if work != "" {
-			e.handOver(work)
 		}
 		return haulier.EnqueueResult{IDs: ids}
 	}

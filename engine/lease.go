@@ -86,11 +86,25 @@ func (e *Engine) writeSession(ctx context.Context, s *session, expect uint64, ex
 	if err != nil {
 		return err
 	}
-	err = e.store.Commit(ctx, &haulier.Batch{Sync: true, Docs: []haulier.DocWrite{{
-		Kind: haulier.DocSession, Key: s.ID.String(), Expect: expect, Value: value, Lease: time.Duration(info.Lease),
-	}}})
-	if err != nil {
-		return err
+	for {
+		err := e.store.Commit(ctx, &haulier.Batch{Sync: true, Docs: []haulier.DocWrite{{
+			Kind: haulier.DocSession, Key: s.ID.String(), Expect: expect, Value: value, Lease: time.Duration(info.Lease),
+		}}})
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, haulier.ErrConflict) {
+			return err
+		}
+		// An earlier write was carried out though its caller did not hear of it.
+		d, err := e.store.Doc(ctx, haulier.DocSession, s.ID.String())
+		if errors.Is(err, haulier.ErrNotFound) {
+			return s.lost()
+		}
+		if err != nil {
+			return err
+		}
+		expect = d.Rev
 	}
 	s.mu.Lock()
 	s.rev = expect + 1
@@ -297,7 +311,11 @@ func (e *Engine) endSession(ctx context.Context, s *session, how haulier.EventKi
 	rev := s.rev
 	s.mu.Unlock()
 	if !again {
-		if err := e.writeSession(ctx, s, rev, true); err != nil {
+		switch err := e.writeSession(ctx, s, rev, true); {
+		case errors.Is(err, haulier.ErrLeaseLost):
+			e.sessions.remove(s) // its end was completed before, though nobody heard of it
+			return nil
+		case err != nil:
 			return e.unexpire(s, fmt.Errorf("end session: %w", err))
 		}
 	}
@@ -340,7 +358,9 @@ func (e *Engine) returnJobs(ctx context.Context, session haulier.ID, worker stri
 		if err != nil {
 			return total, err
 		}
-		total += n
+		if total += n; n == 0 && len(page.Jobs) > 0 {
+			return total, fmt.Errorf("%w: %d jobs of the session do not go back; it is tried again", haulier.ErrUnavailable, len(page.Jobs))
+		}
 	}
 }
 

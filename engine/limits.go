@@ -140,10 +140,7 @@ func (e *Engine) transact(ctx context.Context, sync bool, build func(*flow.Tx) e
 		if err != nil {
 			return err
 		}
-		err = e.store.Commit(ctx, &b)
-		if err == nil && work != "" {
-			e.handOver(work)
-		}
+		err = e.commit(ctx, &b, work)
 		if !errors.Is(err, haulier.ErrConflict) {
 			return err
 		}

@@ -274,6 +274,18 @@ func (e *Engine) resumeOne(ctx context.Context, key string) error {
 	return e.carryOut(ctx, key, &op)
 }
 
+// loadFlow finds what changes of other servers, or commits whose end nobody heard of, left to do for other jobs.
+func (e *Engine) loadFlow(ctx context.Context) error {
+	docs, err := e.store.Docs(ctx, haulier.DocWork, "", "", 1000)
+	for _, d := range docs {
+		var op operation
+		if json.Unmarshal(d.Value, &op) == nil && op.Op == flow.WorkOp {
+			e.handOver(d.Key)
+		}
+	}
+	return err
+}
+
 // resumeFlow carries out what a change left to do for other jobs, in bounded commits.
 func (e *Engine) resumeFlow(ctx context.Context, key string) error {
 	for tries := 0; tries < conflictTries; {

@@ -122,11 +122,8 @@ func (e *Engine) reportOnce(ctx context.Context, s *session, reports []haulier.R
 	if len(r.batch.Update)+len(r.batch.Docs)+len(r.batch.Insert) == 0 {
 		return nil
 	}
-	if err := e.store.Commit(ctx, &r.batch); err != nil {
+	if err := e.commit(ctx, &r.batch, work); err != nil {
 		return err
-	}
-	if work != "" {
-		e.handOver(work)
 	}
 	for _, o := range r.grown {
 		if o.commit(e.outputs) {

@@ -84,13 +84,17 @@ func (e *Engine) wakeSweeper() {
 
 // sweep fires timers, ends sessions and purges, each when its time has come.
 func (e *Engine) sweep(ctx context.Context) error {
-	keysAt := time.Time{}
+	keysAt, flowAt := time.Time{}, time.Now().Add(sweepAtLeast)
 	for ctx.Err() == nil {
 		e.alarm.work()
 		next, busy, err := e.sweepOnce(ctx)
 		if err == nil && !time.Now().Before(keysAt) {
 			keysAt = time.Now().Add(keysEvery)
 			err = e.purgeKeys(ctx)
+		}
+		if err == nil && !time.Now().Before(flowAt) {
+			flowAt = time.Now().Add(sweepAtLeast)
+			err = e.loadFlow(ctx)
 		}
 		switch {
 		case ctx.Err() != nil:

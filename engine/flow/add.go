@@ -35,6 +35,9 @@ func (t *Tx) Add(ctx context.Context, jobs []haulier.Job) ([]haulier.ID, error) 
 			continue
 		}
 		j := t.jobs[ids[i]]
+		if j.job.State.Terminal() {
+			continue // replaced by a later one of the request
+		}
 		w := *j.job.Flow
 		needs := slices.Clone(w.Needs)
 		for k := range needs {
@@ -48,6 +51,15 @@ func (t *Tx) Add(ctx context.Context, jobs []haulier.Job) ([]haulier.ID, error) 
 			return nil, inJob(i, err)
 		}
 		w.Needs = needs[:min(len(needs), keptNeeds)]
+	}
+	for i := range jobs {
+		j := t.jobs[ids[i]]
+		if !added[i] || j.job.Flow == nil || j.job.Collapse == "" {
+			continue
+		}
+		if err := t.collapse(ctx, &j.job); err != nil {
+			return nil, inJob(i, err)
+		}
 	}
 	return ids, t.settle(ctx)
 }
@@ -111,7 +123,7 @@ func circle(jobs []haulier.Job, left []int, children [][]int) error {
 	return inJob(i, field("needs", fmt.Sprintf("job %q needs itself, by way of others: take one of the needs out of the circle", jobs[i].Ref)))
 }
 
-// addOne adds a job, as far as it is unique, and lets it replace those that it collapses.
+// addOne adds a job, as far as it is unique.
 func (t *Tx) addOne(ctx context.Context, j haulier.Job) (id haulier.ID, added bool, err error) {
 	if j.Flow == nil {
 		t.insert(j)
@@ -124,11 +136,6 @@ func (t *Tx) addOne(ctx context.Context, j haulier.Job) (id haulier.ID, added bo
 		}
 	}
 	in := t.insert(j)
-	if j.Collapse != "" {
-		if err := t.collapse(ctx, in); err != nil {
-			return j.ID, false, err
-		}
-	}
 	if len(j.Needs) == 0 {
 		err = t.skip(ctx, in)
 	}
@@ -181,28 +188,13 @@ func compact(v json.RawMessage) []byte {
 
 // claim takes the job's unique key, or returns the job that has it.
 func (t *Tx) claim(ctx context.Context, j *haulier.Job) (other haulier.ID, err error) {
-	key, err := UniqueKey(&j.Spec)
+	old, name, err := t.taken(ctx, j)
 	if err != nil {
 		return haulier.NilID, err
 	}
-	name := lockKey(j.Tenant, key)
-	v, err := t.get(ctx, DocUnique, name)
-	if err != nil {
-		return haulier.NilID, err
-	}
-	var k kept
-	if err := decode(DocUnique, name, v, &k); err != nil {
-		return haulier.NilID, err
-	}
-	if v != nil {
-		old, err := t.Job(ctx, k.Job)
-		if err != nil {
-			return haulier.NilID, err
-		}
-		if old != nil && t.keeps(old) {
-			if free, err := t.duplicate(ctx, j, old, key); err != nil || !free {
-				return old.ID, err
-			}
+	if old != nil {
+		if free, err := t.duplicate(ctx, j, old, name); err != nil || !free {
+			return old.ID, err
 		}
 	}
 	t.put(DocUnique, name, encode(kept{j.ID}))
@@ -229,10 +221,10 @@ func (t *Tx) keeps(old *haulier.Job) bool {
 }
 
 // duplicate decides what becomes of j, of whose key old is. free: the key is j's now.
-func (t *Tx) duplicate(ctx context.Context, j, old *haulier.Job, key string) (free bool, err error) {
+func (t *Tx) duplicate(ctx context.Context, j, old *haulier.Job, name string) (free bool, err error) {
 	switch j.Unique.Duplicate {
 	case haulier.DuplicateReject:
-		return false, fmt.Errorf("unique: %w: job %v has the key %q and is %v", haulier.ErrConflict, old.ID, key, old.State)
+		return false, fmt.Errorf("unique: %w: job %v has the key %q and is %v", haulier.ErrConflict, old.ID, name[len(j.Tenant)+1:], old.State)
 	case haulier.DuplicateReplace:
 		if !old.State.Waits() {
 			return false, nil
@@ -243,35 +235,60 @@ func (t *Tx) duplicate(ctx context.Context, j, old *haulier.Job, key string) (fr
 	return false, nil
 }
 
-// collapse makes j the newest of its key, and lets it replace the one before if that still waits.
+// line is the document of a collapse key: the newest job, and those that it could not replace since it waits for them.
+type line struct {
+	Job   haulier.ID   `json:"job"`
+	Older []haulier.ID `json:"older,omitempty"`
+}
+
+// maxOlder bounds line.Older.
+const maxOlder = 100
+
+// collapse makes j the newest of its key, and lets it replace those before that still wait.
 func (t *Tx) collapse(ctx context.Context, j *haulier.Job) error {
-	old, err := t.newest(ctx, j)
+	v, err := t.newest(ctx, j)
 	if err != nil {
 		return err
 	}
-	t.put(DocCollapse, lockKey(j.Tenant, j.Collapse), encode(kept{j.ID}))
-	if old == nil || !old.State.Waits() {
-		return nil
+	now := line{Job: j.ID}
+	for _, id := range append(v.Older, v.Job) {
+		if id.IsNil() || id == j.ID {
+			continue
+		}
+		old, err := t.Job(ctx, id)
+		if err != nil {
+			return err
+		}
+		if old == nil || !old.State.Waits() {
+			continue
+		}
+		if err := t.replace(ctx, old, j); err != nil {
+			return err
+		}
+		if t.jobs[id].job.State.Waits() && len(now.Older) < maxOlder {
+			now.Older = append(now.Older, id)
+		}
 	}
-	return t.replace(ctx, old, j)
+	t.put(DocCollapse, lockKey(j.Tenant, j.Collapse), encode(now))
+	return nil
 }
 
-// newest is the newest job of j's collapse key; nil: there is none.
-func (t *Tx) newest(ctx context.Context, j *haulier.Job) (*haulier.Job, error) {
+// newest is what stands at j's collapse key.
+func (t *Tx) newest(ctx context.Context, j *haulier.Job) (v line, err error) {
 	name := lockKey(j.Tenant, j.Collapse)
-	v, err := t.get(ctx, DocCollapse, name)
-	if err != nil || v == nil {
-		return nil, err
+	b, err := t.get(ctx, DocCollapse, name)
+	if err != nil {
+		return v, err
 	}
-	var k kept
-	if err := decode(DocCollapse, name, v, &k); err != nil {
-		return nil, err
-	}
-	return t.Job(ctx, k.Job)
+	return v, decode(DocCollapse, name, b, &v)
 }
 
-// replace ends a job in favour of a newer one, which takes over those that need it.
+// replace ends a job in favour of a newer one, which takes over those that need it; not
+// so when the newer one waits for the older: then both have to run.
 func (t *Tx) replace(ctx context.Context, old, by *haulier.Job) error {
+	if waits, err := t.waitsFor(ctx, by, old); err != nil || waits {
+		return err
+	}
 	if old.Standing != nil && old.Needed {
 		if err := t.inherit(ctx, old, by); err != nil {
 			return err
@@ -281,6 +298,38 @@ func (t *Tx) replace(ctx context.Context, old, by *haulier.Job) error {
 		}
 	}
 	return t.change(ctx, old, haulier.Event{Kind: haulier.EventCollapse, Other: by.ID, By: "server"})
+}
+
+// maxWalk bounds the jobs that waitsFor looks at; in a larger tangle nothing is replaced.
+const maxWalk = 1000
+
+// waitsFor reports whether j needs the other job, be it by way of others.
+func (t *Tx) waitsFor(ctx context.Context, j, other *haulier.Job) (bool, error) {
+	if j.State.Terminal() || j.Flow == nil || other.Standing == nil || !other.Needed {
+		return false, nil
+	}
+	seen := map[haulier.ID]bool{j.ID: true}
+	for todo := []*haulier.Job{j}; len(todo) > 0; {
+		at := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if at.Flow == nil || at.State.Terminal() {
+			continue
+		}
+		for i := range at.Needs {
+			p, err := t.survivor(ctx, at.Needs[i].Job)
+			switch {
+			case err != nil:
+				return false, err
+			case p == nil || seen[p.ID]:
+				continue
+			case p.ID == other.ID || len(seen) == maxWalk:
+				return true, nil
+			}
+			seen[p.ID] = true
+			todo = append(todo, p)
+		}
+	}
+	return false, nil
 }
 
 // inherit moves what needs old to by.
@@ -319,53 +368,93 @@ func (t *Tx) move(ctx context.Context, child string, by *haulier.Job, on []byte)
 	if err != nil {
 		return fmt.Errorf("need %s: %w: %w", key, haulier.ErrCorrupt, err)
 	}
+	t.put(DocNeed, key, both(v, on))
 	j, err := t.Job(ctx, id)
-	if err != nil || j == nil || j.Standing == nil || j.NeedsLeft == 0 {
+	if err != nil || j == nil || j.Standing == nil || j.NeedsLeft == 0 || j.State != haulier.Blocked && j.State != haulier.Cancelled {
 		return err
 	}
 	return t.change(ctx, j, haulier.Event{Kind: haulier.EventServed, N: 1, By: "server"})
 }
 
+// never is a condition that no end meets, as of who needs the success of one job and the failure of its replacement.
+const never = "never"
+
+// both is the condition that asks for two.
+func both(a, b []byte) []byte {
+	switch {
+	case string(a) == string(haulier.OnFinished) || string(a) == string(b):
+		return b
+	case string(b) == string(haulier.OnFinished):
+		return a
+	}
+	return []byte(never)
+}
+
 // outrun ends a job that was to run again when a newer one of its collapse key waits, runs or has succeeded.
 func (t *Tx) outrun(ctx context.Context, j *haulier.Job) error {
-	newest, err := t.newest(ctx, j)
+	v, err := t.newest(ctx, j)
+	if err != nil || v.Job.IsNil() || v.Job == j.ID {
+		return err
+	}
+	newest, err := t.survivor(ctx, v.Job)
 	if err != nil || newest == nil || newest.ID == j.ID {
 		return err
 	}
-	if newest.State.Terminal() && newest.State != haulier.Succeeded {
-		return nil
+	if !newest.State.Terminal() || newest.State == haulier.Succeeded {
+		if err := t.replace(ctx, j, newest); err != nil {
+			return err
+		}
 	}
-	return t.replace(ctx, j, newest)
+	if now := t.jobs[j.ID]; now.job.State.Waits() && !slices.Contains(v.Older, j.ID) && len(v.Older) < maxOlder {
+		v.Older = append(v.Older, j.ID)
+		t.put(DocCollapse, lockKey(j.Tenant, j.Collapse), encode(v))
+	}
+	return nil
 }
 
 // again takes back what an ended job that runs again had given up.
 func (t *Tx) again(ctx context.Context, j *haulier.Job) error {
+	if j.Standing != nil && j.NeedsLeft > 0 {
+		if p, err := t.barredBy(ctx, j, haulier.NilID); err != nil || p != nil {
+			if err == nil {
+				err = fmt.Errorf("job %v: %w: it needs job %v, which has %v: run that one again", j.ID, haulier.ErrConflict, p.ID, p.State)
+			}
+			return err
+		}
+	}
 	if j.Unique != nil {
-		key, err := UniqueKey(&j.Spec)
+		other, name, err := t.taken(ctx, j)
 		if err != nil {
 			return err
 		}
-		name := lockKey(j.Tenant, key)
-		v, err := t.get(ctx, DocUnique, name)
-		if err != nil {
-			return err
-		}
-		var k kept
-		if err := decode(DocUnique, name, v, &k); err != nil {
-			return err
-		}
-		if v != nil && k.Job != j.ID {
-			other, err := t.Job(ctx, k.Job)
-			if err != nil {
-				return err
-			}
-			if other != nil && t.keeps(other) {
-				return fmt.Errorf("job %v: %w: job %v has its unique key by now", j.ID, haulier.ErrConflict, other.ID)
-			}
+		if other != nil {
+			return fmt.Errorf("job %v: %w: job %v has its unique key by now", j.ID, haulier.ErrConflict, other.ID)
 		}
 		t.put(DocUnique, name, encode(kept{j.ID}))
 	}
 	return t.skip(ctx, j)
+}
+
+// taken is the other job that has j's unique key, nil when there is none, and the name of the key's document.
+func (t *Tx) taken(ctx context.Context, j *haulier.Job) (other *haulier.Job, name string, err error) {
+	key, err := UniqueKey(&j.Spec)
+	if err != nil {
+		return nil, "", err
+	}
+	name = lockKey(j.Tenant, key)
+	v, err := t.get(ctx, DocUnique, name)
+	if err != nil || v == nil {
+		return nil, name, err
+	}
+	var k kept
+	if err := decode(DocUnique, name, v, &k); err != nil || k.Job == j.ID {
+		return nil, name, err
+	}
+	other, err = t.Job(ctx, k.Job)
+	if other != nil && !t.keeps(other) {
+		other = nil
+	}
+	return other, name, err
 }
 
 // then adds the job that follows one that has succeeded.

@@ -215,7 +215,10 @@ func (t *Tx) park(ctx context.Context, j *haulier.Job, s stop) error {
 	if err := t.change(ctx, j, ev); err != nil {
 		return err
 	}
-	return t.enqueue(ctx, &t.jobs[j.ID].job, s.key)
+	if now := &t.jobs[j.ID].job; gateOf(&now.Status) == s.key {
+		return t.enqueue(ctx, now, s.key)
+	}
+	return nil // a newer job has replaced it
 }
 
 // start lets a job go, with its keys.

@@ -59,10 +59,10 @@ func (t *Tx) tell(ctx context.Context, r Rest) (*Rest, error) {
 
 // served tells a job that one it needs has ended.
 func (t *Tx) served(ctx context.Context, parent, child *haulier.Job, edge haulier.Doc) error {
-	if haulier.Condition(edge.Value).Met(parent.State) {
+	if string(edge.Value) != never && haulier.Condition(edge.Value).Met(parent.State) {
 		t.put(DocNeed, edge.Key, nil)
-		if child.Standing == nil || child.NeedsLeft == 0 {
-			return nil // it ran in spite of its needs
+		if child.State != haulier.Blocked && child.State != haulier.Cancelled || child.Standing == nil || child.NeedsLeft == 0 {
+			return nil // it has been replaced
 		}
 		return t.change(ctx, child, haulier.Event{Kind: haulier.EventServed, N: 1, By: "job " + parent.ID.String()})
 	}
@@ -80,20 +80,30 @@ func (t *Tx) revive(ctx context.Context, parent, child *haulier.Job) error {
 	if child.State != haulier.Cancelled || child.Standing == nil || child.Cause.IsNil() || child.Flow == nil {
 		return nil
 	}
-	for i := range child.Needs {
-		n := &child.Needs[i]
-		if n.Job == parent.ID {
-			continue
-		}
-		other, err := t.Job(ctx, n.Job)
-		if err != nil {
+	if other, err := t.barredBy(ctx, child, parent.ID); err != nil || other != nil {
+		return err
+	}
+	if child.Unique != nil {
+		if other, _, err := t.taken(ctx, child); err != nil || other != nil {
 			return err
-		}
-		if other != nil && other.State.Terminal() && other.State != haulier.Collapsed && !n.On.Met(other.State) {
-			return nil
 		}
 	}
 	return t.change(ctx, child, haulier.Event{Kind: haulier.EventRevive, By: "job " + parent.ID.String()})
+}
+
+// barredBy is a job other than the given one that j needs and that has ended otherwise for good; nil: there is none.
+func (t *Tx) barredBy(ctx context.Context, j *haulier.Job, but haulier.ID) (*haulier.Job, error) {
+	for i := range j.Needs {
+		n := &j.Needs[i]
+		other, err := t.survivor(ctx, n.Job)
+		if err != nil {
+			return nil, err
+		}
+		if other != nil && other.ID != but && other.State.Terminal() && !n.On.Met(other.State) {
+			return other, nil
+		}
+	}
+	return nil, nil
 }
 
 // need ties a new job to those that it needs, and sets how many are still to come.
