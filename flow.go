@@ -1,9 +1,6 @@
 package haulier
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // Bounds of a job's flow.
 const (
@@ -32,10 +29,6 @@ type Flow struct {
 	Collapse string `json:"collapse,omitempty"`
 	// Limits are keys with a rate or a number of running jobs set by the operator.
 	Limits []string `json:"limits,omitempty"`
-	// Windows are the calendars that say when the job may start.
-	Windows []string `json:"windows,omitempty"`
-	// Force makes the job start in spite of Windows, and of those of its queue.
-	Force bool `json:"force,omitempty"`
 	// Then is the type of a job that is enqueued, with the result as its payload, when this one succeeds.
 	Then string `json:"then,omitempty"`
 }
@@ -132,7 +125,7 @@ type Standing struct {
 
 // Gated reports whether the job must be looked at when it is claimed.
 func (f *Flow) Gated() bool {
-	return f != nil && (len(f.Holds) > 0 || len(f.YieldsTo) > 0 || len(f.Limits) > 0 || len(f.Windows) > 0)
+	return f != nil && (len(f.Holds) > 0 || len(f.YieldsTo) > 0 || len(f.Limits) > 0)
 }
 
 // Standing is a copy of how the job stands in its flow, to be changed and stored again.
@@ -163,9 +156,6 @@ func (f *Flow) Bound(key string) (n int, ok bool) {
 	}
 	return n, ok
 }
-
-// HoldsKey reports whether the job holds the key while it runs.
-func (f *Flow) HoldsKey(key string) bool { return slices.Contains(f.Holds, key) }
 
 // Limit is what an operator sets for a key, that of a queue ("queue:" and its name)
 // or of the tenant ("tenant:"). All zero: none.

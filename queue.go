@@ -171,6 +171,11 @@ type Operator interface {
 	PauseQueue(ctx context.Context, tenant, queue string, paused bool, by string) error
 	// WeighQueue sets the share of a queue, from 1 to 100.
 	WeighQueue(ctx context.Context, tenant, queue string, weight int, by string) error
+	// SetLimit sets the limit of a key of a tenant, at once: that of a queue as "queue:" and its name, that of the
+	// whole tenant as "tenant:". The zero limit takes it away.
+	SetLimit(ctx context.Context, tenant, key string, l Limit) error
+	// Limits lists the keys of a tenant that have a limit, and how they stand.
+	Limits(ctx context.Context, tenant string) ([]KeyStanding, error)
 	// Counts returns the kept numbers of jobs by lane and state; tenant "" for all.
 	Counts(ctx context.Context, tenant string) ([]Count, error)
 	// Sessions lists the live sessions that serve the tenant ("" for all).

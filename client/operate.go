@@ -58,6 +58,25 @@ func (c *Client) WeighQueue(ctx context.Context, tenant, queue string, weight in
 	return c.send(ctx, &call{method: http.MethodPut, path: "/v1/queues/" + url.PathEscape(queue), query: tenantQuery(tenant), repeat: true}, in, nil)
 }
 
+// SetLimit implements haulier.Operator.
+func (c *Client) SetLimit(ctx context.Context, tenant, key string, l haulier.Limit) error {
+	r := &call{method: http.MethodPut, path: "/v1/limits/" + url.PathEscape(key), query: tenantQuery(tenant), repeat: true}
+	if l == (haulier.Limit{}) {
+		r.method = http.MethodDelete
+		return c.send(ctx, r, nil, nil)
+	}
+	return c.send(ctx, r, l, nil)
+}
+
+// Limits implements haulier.Operator.
+func (c *Client) Limits(ctx context.Context, tenant string) ([]haulier.KeyStanding, error) {
+	var out struct {
+		Limits []haulier.KeyStanding `json:"limits"`
+	}
+	err := c.get(ctx, "/v1/limits", tenant, &out)
+	return out.Limits, err
+}
+
 // CreateToken implements haulier.Operator.
 func (c *Client) CreateToken(ctx context.Context, t haulier.Token) (haulier.Token, string, error) {
 	in := struct {

@@ -38,9 +38,7 @@ func TestFlowInRandomHistories(t *testing.T) {
 		return
 	}
 	for seed := range uint64(*flowSeeds) {
-		if testTangle(t, seed+1); t.Failed() {
-			t.Fatalf("repeat it with -flow.seed %d", seed+1)
-		}
+		testTangle(t, seed+1)
 	}
 }
 
@@ -58,7 +56,7 @@ func testTangle(t *testing.T, seed uint64) {
 		defer w.store.Store.Close()
 		w.begin()
 		defer func() { w.end() }()
-		for err := error(haulier.ErrUnavailable); err != nil; {
+		for err := haulier.ErrUnavailable; err != nil; {
 			if err = w.engine.SetLimit(t.Context(), "default", "lim", haulier.Limit{Running: 2}); err != nil && !errors.Is(err, haulier.ErrUnavailable) {
 				t.Fatal(err)
 			}
@@ -68,13 +66,13 @@ func testTangle(t *testing.T, seed uint64) {
 			synctest.Wait()
 			w.check()
 			if t.Failed() {
-				t.Log(strings.Join(w.log, "\n"))
+				t.Logf("repeat it with -flow.seed %d:\n%s", seed, strings.Join(w.log, "\n"))
 				return
 			}
 		}
 		w.settle()
 		if t.Failed() {
-			t.Log(strings.Join(w.log, "\n"))
+			t.Logf("repeat it with -flow.seed %d:\n%s", seed, strings.Join(w.log, "\n"))
 		}
 	})
 }

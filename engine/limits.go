@@ -71,6 +71,9 @@ func (e *Engine) loadLimits(ctx context.Context) error {
 
 // SetLimit implements haulier.Operator.
 func (e *Engine) SetLimit(ctx context.Context, tenant, key string, l haulier.Limit) error {
+	if tenant == "" {
+		tenant = haulier.DefaultTenant
+	}
 	if err := first(
 		func() error { return checkName("tenant", tenant) },
 		func() error { return checkName("key", key) },
@@ -100,6 +103,9 @@ func checkLimit(l *haulier.Limit) error {
 
 // Limits implements haulier.Operator.
 func (e *Engine) Limits(ctx context.Context, tenant string) ([]haulier.KeyStanding, error) {
+	if tenant == "" {
+		tenant = haulier.DefaultTenant
+	}
 	var out []haulier.KeyStanding
 	prefix := tenant + "/"
 	for after := prefix; ; {

@@ -57,11 +57,11 @@ func (w *why) explain(ctx context.Context) error {
 		w.paused()
 		w.workers()
 	case j.State == haulier.Pending:
-		return w.pending(ctx)
-	default:
-		w.say("it waits for other jobs or for a lock%s", colon(j.Reason))
+		if err := w.pending(ctx); err != nil {
+			return err
+		}
 	}
-	return nil
+	return w.flow(ctx)
 }
 
 // pending says what stands between a pending job and its claim.

@@ -48,6 +48,7 @@ type jobBody struct {
 	Labels       map[string]string `json:"labels,omitempty"`
 	Retention    haulier.Duration  `json:"retention,omitzero" doc:"how long it is kept when it has ended; 7 days, failed 30, unless said"`
 	Group        string            `json:"group,omitempty" doc:"name shared by jobs that belong together"`
+	*haulier.Flow
 }
 
 // enqueued is the answer to an enqueue.
@@ -216,7 +217,7 @@ func (j *jobBody) spec(s *haulier.Spec, now time.Time) error {
 	*s = haulier.Spec{
 		Tenant: j.Tenant, Queue: j.Queue, Type: j.Type, Task: j.Task, Payload: j.PayloadBytes, Priority: j.Priority,
 		RunAt: j.RunAt, MaxAttempts: j.MaxAttempts, Backoff: j.Backoff, RetryUntil: j.RetryUntil, Timeout: j.Timeout,
-		Labels: j.Labels, Retention: j.Retention, Group: j.Group,
+		Labels: j.Labels, Retention: j.Retention, Group: j.Group, Flow: j.Flow,
 	}
 	if j.Payload != nil {
 		s.Payload = j.Payload

@@ -172,6 +172,14 @@ func (r *recorder) Queues(_ context.Context, tenant string) ([]haulier.QueueStat
 	return nil, r.note("queues %q", tenant)
 }
 
+func (r *recorder) SetLimit(_ context.Context, tenant, key string, l haulier.Limit) error {
+	return r.note("limit %q %q %d %d %v", tenant, key, l.Running, l.Rate, l.Per)
+}
+
+func (r *recorder) Limits(_ context.Context, tenant string) ([]haulier.KeyStanding, error) {
+	return nil, r.note("limits %q", tenant)
+}
+
 func (r *recorder) PauseQueue(_ context.Context, tenant, queue string, paused bool, by string) error {
 	return r.note("pause %q %q %v by %q", tenant, queue, paused, by)
 }

@@ -20,6 +20,13 @@ func (s *Server) queueOperations() []operation {
 		change("pauseQueue", http.MethodPost, "/pause", "Stop claims from a queue; what runs goes on", nil, (*call).pauseQueue),
 		change("resumeQueue", http.MethodPost, "/resume", "Allow claims from a queue again", nil, (*call).resumeQueue),
 		change("setQueue", http.MethodPut, "", "Set the share of a queue", weightBody{}, (*call).setQueue),
+		{id: "listLimits", method: http.MethodGet, path: "/v1/limits", tag: "queues", need: read, summary: "List keys with a limit, and how they stand",
+			query: []param{tenantParam}, reply: limitList{}, do: (*call).listLimits},
+		{id: "setLimit", method: http.MethodPut, path: "/v1/limits/{key}", tag: "queues", need: operate, summary: "Limit a key, a queue or the tenant",
+			doc:   "The key of a queue is queue: and its name, that of the whole tenant is tenant: alone. It counts at once.",
+			query: []param{tenantParam}, body: haulier.Limit{}, do: (*call).setLimit},
+		{id: "clearLimit", method: http.MethodDelete, path: "/v1/limits/{key}", tag: "queues", need: operate, summary: "Take a limit away",
+			query: []param{tenantParam}, do: (*call).clearLimit},
 		{id: "counts", method: http.MethodGet, path: "/v1/counts", tag: "queues", need: read, summary: "Numbers of jobs by lane and state",
 			query: tenants, reply: countList{}, do: (*call).counts},
 		{id: "listWorkers", method: http.MethodGet, path: "/v1/workers", tag: "workers", need: read, summary: "List the live sessions of workers",
@@ -29,6 +36,10 @@ func (s *Server) queueOperations() []operation {
 
 type queueList struct {
 	Queues []haulier.QueueStatus `json:"queues"`
+}
+
+type limitList struct {
+	Limits []haulier.KeyStanding `json:"limits"`
 }
 
 type countList struct {
@@ -80,6 +91,42 @@ func (c *call) listWorkers() error {
 		return err
 	}
 	return c.replyJSON(http.StatusOK, workerList{Workers: orNone(list)})
+}
+
+func (c *call) listLimits() error {
+	tenant, err := c.ownTenant()
+	if err != nil {
+		return err
+	}
+	list, err := c.Queue.Limits(c.ctx(), tenant)
+	if err != nil {
+		return err
+	}
+	return c.replyJSON(http.StatusOK, limitList{Limits: orNone(list)})
+}
+
+func (c *call) setLimit() error {
+	var l haulier.Limit
+	if err := c.readJSON(&l); err != nil {
+		return err
+	}
+	if l == (haulier.Limit{}) {
+		return &haulier.FieldError{Field: "running", Msg: "is missing, and so is rate: give one of them, or DELETE the limit"}
+	}
+	return c.putLimit(l)
+}
+
+func (c *call) clearLimit() error { return c.putLimit(haulier.Limit{}) }
+
+func (c *call) putLimit(l haulier.Limit) error {
+	tenant, err := c.ownTenant()
+	if err != nil {
+		return err
+	}
+	if err := c.Queue.SetLimit(c.ctx(), tenant, c.r.PathValue("key"), l); err != nil {
+		return err
+	}
+	return c.replyNone()
 }
 
 // ownTenant is the one tenant that the query names or means.

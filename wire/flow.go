@@ -15,8 +15,6 @@ const (
 	flowUnique
 	flowCollapse
 	flowLimits
-	flowWindows
-	flowForce
 	flowThen
 )
 
@@ -43,10 +41,6 @@ func appendFlow(b []byte, w *haulier.Flow) []byte {
 	for _, k := range w.Limits {
 		b = putItem(b, flowLimits, k)
 	}
-	for _, k := range w.Windows {
-		b = putItem(b, flowWindows, k)
-	}
-	b = putBool(b, flowForce, w.Force)
 	b = putText(b, flowThen, w.Then)
 	return shut(b, mark)
 }
@@ -88,10 +82,6 @@ func (f *fields) flow() *haulier.Flow {
 			w.Collapse = e.text()
 		case flowLimits:
 			w.Limits = more(&e, w.Limits, e.name(), maxItems)
-		case flowWindows:
-			w.Windows = more(&e, w.Windows, e.name(), maxItems)
-		case flowForce:
-			w.Force = e.bool()
 		case flowThen:
 			w.Then = e.name()
 		}

@@ -23,6 +23,7 @@ type specFlags struct {
 	Group       string
 	At          string
 	In          time.Duration
+	Flow        flowFlags
 }
 
 // register adds the flags; attempts is the usual number of attempts, 0 for the server's.
@@ -41,6 +42,7 @@ func (f *specFlags) registerTimes(fs *pflag.FlagSet) {
 	fs.StringVar(&f.At, "at", "", "`TIME` of the earliest start, such as 2026-12-24T18:00:00Z or 18:00")
 	fs.DurationVar(&f.In, "in", 0, "`TIME` from now to the earliest start, such as 10m")
 	fs.StringVar(&f.Group, "group", "", "`NAME` shared by jobs that belong together")
+	f.Flow.register(fs)
 }
 
 // spec is a job as the flags have it, without a type or a task.
@@ -54,6 +56,9 @@ func (f *specFlags) spec(s *settings, now time.Time) (haulier.Spec, error) {
 		Timeout: haulier.Duration(f.Timeout), Retention: haulier.Duration(f.Retention), Labels: labels, Group: f.Group,
 	}
 	if spec.Backoff, err = parseBackoff(f.Backoff); err != nil {
+		return spec, err
+	}
+	if spec.Flow, err = f.Flow.flow(); err != nil {
 		return spec, err
 	}
 	if f.RetryFor > 0 {

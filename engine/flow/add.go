@@ -226,8 +226,8 @@ func (t *Tx) duplicate(ctx context.Context, j, old *haulier.Job, name string) (f
 	case haulier.DuplicateReject:
 		return false, fmt.Errorf("unique: %w: job %v has the key %q and is %v", haulier.ErrConflict, old.ID, name[len(j.Tenant)+1:], old.State)
 	case haulier.DuplicateReplace:
-		if !old.State.Waits() {
-			return false, nil
+		if !old.State.Waits() || t.jobs[old.ID].rev == 0 {
+			return false, nil // it runs, or is of the same request
 		}
 		err := t.change(ctx, old, haulier.Event{Kind: haulier.EventCancel, By: "server", Error: "replaced by " + j.ID.String()})
 		return true, err

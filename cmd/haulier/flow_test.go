@@ -1,0 +1,82 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestFlow carries out the examples of docs/flow.md.
+func TestFlow(t *testing.T) {
+	// The worker of dev starts this binary as the supervisor of its commands.
+	t.Setenv(programVariable, "1")
+	env := home(t)
+	b := start(t, env, nil, "dev", "--listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "data"))
+	env["HAULIER_URL"] = readyAt.FindStringSubmatch(b.await("Stop with Ctrl-C."))[1]
+	until := func(words string, args ...string) {
+		t.Helper()
+		for !strings.Contains(do(t, env, nil, args...).out, words) {
+			if t.Context().Err() != nil {
+				t.Fatalf("%v never says %q", args, words)
+			}
+		}
+	}
+	id := func(args ...string) string {
+		t.Helper()
+		r := do(t, env, nil, args...)
+		if r.code != 0 {
+			t.Fatalf("%v: %+v", args, r)
+		}
+		return strings.TrimSpace(r.out)
+	}
+
+	t.Run("a job starts when what it needs has succeeded", func(t *testing.T) {
+		build := id("run", "--detach", "--", "sh", "-c", "echo '{\"tag\":7}'")
+		do(t, env, nil, "run", "--needs", build, "--", "echo", "tested").expect(t, 0, "tested")
+	})
+	t.Run("and is cancelled when that fails, until it runs again", func(t *testing.T) {
+		build := id("run", "--detach", "--max-attempts", "1", "--", "sh", "-c", "exit 65")
+		do(t, env, nil, "jobs", "wait", build)
+		test := id("run", "--detach", "--needs", build, "--", "echo", "tested")
+		do(t, env, nil, "jobs", "why", test).expect(t, 0, "for the sake of job "+build)
+		do(t, env, nil, "run", "--needs", build+":failed", "--", "echo", "cleaned").expect(t, 0, "cleaned")
+		do(t, env, nil, "jobs", "retry", test).expect(t, 1, "run that one again")
+	})
+	t.Run("one at a time of a key", func(t *testing.T) {
+		first := id("run", "--detach", "--alone", "deploy", "--", "sleep", "60")
+		until("running", "jobs", "get", first)
+		second := id("run", "--detach", "--alone", "deploy", "--", "true")
+		until("key deploy, held by 1 job: "+first, "jobs", "why", second)
+		do(t, env, nil, "jobs", "cancel", first).expect(t, 0)
+		do(t, env, nil, "jobs", "wait", second).expect(t, 0)
+	})
+	t.Run("a unique job is enqueued once", func(t *testing.T) {
+		first := id("enqueue", "report", "--unique", "report-today")
+		if second := id("enqueue", "report", "--unique", "report-today"); second != first {
+			t.Errorf("%s, then %s", first, second)
+		}
+		do(t, env, nil, "enqueue", "report", "--unique", "report-today", "--duplicate", "reject").expect(t, 1, first)
+	})
+	t.Run("the newest of those that wait replaces the others", func(t *testing.T) {
+		old := id("enqueue", "site", "--collapse", "site")
+		newest := id("enqueue", "site", "--collapse", "site")
+		do(t, env, nil, "jobs", "why", old).expect(t, 0, "collapsed", newest)
+	})
+	t.Run("limits count at once", func(t *testing.T) {
+		do(t, env, nil, "limits", "set", "queue:mail", "--running", "2", "--rate", "5/s").expect(t, 0, "queue:mail is limited")
+		do(t, env, nil, "limits", "set", "queue:mail").expect(t, 2, "--running or --rate")
+		do(t, env, nil, "limits", "set", "queue:mail", "--rate", "x").expect(t, 2, "5/s")
+		do(t, env, nil, "limits", "list").expect(t, 0, "queue:mail", "5/1s")
+		do(t, env, nil, "limits", "clear", "queue:mail").expect(t, 0, "1 key")
+		do(t, env, nil, "limits", "list").expect(t, 0, "No limits")
+	})
+	t.Run("a job that follows gets the result", func(t *testing.T) {
+		do(t, env, nil, "run", "--then", "publish", "--", "sh", "-c", "echo '{\"tag\":7}'").expect(t, 0)
+		do(t, env, nil, "jobs", "list").expect(t, 0, "publish", `{"tag":7}`)
+	})
+	b.interrupt()
+	if code := b.exit(); code != 0 {
+		said, _ := b.said()
+		t.Errorf("exit code %d:\n%s", code, said)
+	}
+}

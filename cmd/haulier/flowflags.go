@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/haulier/haulier"
+)
+
+// flowFlags are what ties a job to others.
+type flowFlags struct {
+	Needs, Holds, YieldsTo, Alone, Limits []string
+	Unique, Duplicate, Collapse, Then     string
+}
+
+func (f *flowFlags) register(fs *pflag.FlagSet) {
+	fs.StringSliceVar(&f.Needs, "needs", nil, "`IDS` of jobs that must succeed first; ID:failed and ID:finished ask for another end")
+	fs.StringSliceVar(&f.Alone, "alone", nil, "`KEYS` of which one job runs at a time: it holds and yields to them")
+	fs.StringSliceVar(&f.Holds, "holds", nil, "`KEYS` that the job holds while it runs")
+	fs.StringSliceVar(&f.YieldsTo, "yields-to", nil, "`KEYS` for which it waits while they are held; KEY:3 while three or more hold it")
+	fs.StringSliceVar(&f.Limits, "limit", nil, "`KEYS` whose limits hold for the job; see haulier limits")
+	fs.StringVar(&f.Unique, "unique", "", "`KEY` that is taken while the job has not ended; a second job is not added")
+	fs.StringVar(&f.Duplicate, "duplicate", "", "`WHAT` becomes of a second job of --unique: existing (its id is answered), reject or replace")
+	fs.StringVar(&f.Collapse, "collapse", "", "`KEY`: this job replaces older ones of the key that still wait")
+	fs.StringVar(&f.Then, "then", "", "`TYPE` of the job that follows, with the result as its payload, when this one succeeds")
+}
+
+// flow is what the flags ask for; nil: nothing.
+func (f *flowFlags) flow() (*haulier.Flow, error) {
+	w := haulier.Flow{Holds: append(f.Holds, f.Alone...), Limits: f.Limits, Collapse: f.Collapse, Then: f.Then}
+	for _, item := range f.Needs {
+		id, on, _ := strings.Cut(item, ":")
+		job, err := haulier.ParseID(id)
+		if err != nil {
+			return nil, usagef("--needs: %v", err)
+		}
+		w.Needs = append(w.Needs, haulier.Need{Job: job, On: haulier.Condition(on)})
+	}
+	for _, item := range f.YieldsTo {
+		y := haulier.Yield{Key: item}
+		if at := strings.LastIndex(item, ":"); at > 0 {
+			if n, err := strconv.Atoi(item[at+1:]); err == nil && n > 0 {
+				y = haulier.Yield{Key: item[:at], Below: n}
+			}
+		}
+		w.YieldsTo = append(w.YieldsTo, y)
+	}
+	for _, key := range f.Alone {
+		w.YieldsTo = append(w.YieldsTo, haulier.Yield{Key: key})
+	}
+	switch {
+	case f.Unique != "":
+		w.Unique = &haulier.Unique{Key: f.Unique, Scope: haulier.UniqueActive, Duplicate: haulier.Duplicate(f.Duplicate)}
+	case f.Duplicate != "":
+		return nil, usagef("--duplicate goes with --unique: give the key")
+	}
+	if fmt.Sprint(w) == fmt.Sprint(haulier.Flow{}) {
+		return nil, nil
+	}
+	return &w, nil
+}

@@ -1,0 +1,85 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/haulier/haulier"
+	"github.com/haulier/haulier/engine/flow"
+)
+
+// named is how many other jobs an explanation names.
+const named = 5
+
+// flow says what the job's ties to other jobs mean for it.
+func (w *why) flow(ctx context.Context) error {
+	s := w.j.Standing
+	if s == nil {
+		return nil
+	}
+	switch {
+	case !s.Survivor.IsNil():
+		w.say("a newer job of its collapse key took its place: %v", s.Survivor)
+	case !s.Cause.IsNil():
+		w.say("it was cancelled for the sake of job %v, which it needs: run that one again, and it comes back", s.Cause)
+	case w.j.State == haulier.Blocked && s.NeedsLeft > 0:
+		return w.needs(ctx)
+	case s.Gate != "" && w.j.State.Waits():
+		return w.gate(ctx)
+	}
+	return nil
+}
+
+// needs names the jobs that are awaited.
+func (w *why) needs(ctx context.Context) error {
+	var list []string
+	if w.j.Flow != nil {
+		for i := range w.j.Needs {
+			n := &w.j.Needs[i]
+			jobs, err := w.e.store.Jobs(ctx, []haulier.ID{n.Job})
+			if err != nil {
+				return fmt.Errorf("why: %w", err)
+			}
+			if jobs[0] == nil || jobs[0].State.Terminal() && n.On.Met(jobs[0].State) {
+				continue
+			}
+			if len(list) == named {
+				list = append(list, "…")
+				break
+			}
+			list = append(list, fmt.Sprintf("%v (%v)", n.Job, jobs[0].State))
+		}
+	}
+	w.say("it waits for %s that it needs%s", numbered(w.j.NeedsLeft, "job"), colon(strings.Join(list, ", ")))
+	return nil
+}
+
+// gate says who holds the key at which the job waits.
+func (w *why) gate(ctx context.Context) error {
+	holders, held, waiting, err := flow.Standing(ctx, w.e.store, w.j.Tenant, w.j.Gate)
+	if err != nil {
+		return fmt.Errorf("why: %w", err)
+	}
+	if w.j.State == haulier.Pending {
+		w.say("key %s was freed for it: a worker takes it when it has a free slot", w.j.Gate)
+		return nil
+	}
+	var list []string
+	for i, id := range holders {
+		if i == named {
+			list = append(list, "…")
+			break
+		}
+		list = append(list, id.String())
+	}
+	w.say("it waits for key %s, held by %s%s; %d wait there", w.j.Gate, numbered(held, "job"), colon(strings.Join(list, ", ")), waiting)
+	return nil
+}
+
+func numbered(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
