@@ -1,6 +1,9 @@
 package haulier
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Bounds of a job's flow.
 const (
@@ -172,4 +175,51 @@ type KeyStanding struct {
 	Held    int  `json:"held"`
 	Holders []ID `json:"holders,omitempty"` // the first of them
 	Waiting int  `json:"waiting"`
+}
+
+// MaxNeedResults is how many bytes of NeedResult.Result a claim brings for one job; further results are left out.
+const MaxNeedResults = 1 << 20
+
+// NeedResult is what became of a job that another one needs.
+type NeedResult struct {
+	Ref    string // its name: that by which it is needed, or else its own
+	Job    ID
+	State  State
+	Result []byte
+}
+
+// needResultJSON is a NeedResult as JSON, with the result as the JSON that it is, or as base64.
+type needResultJSON struct {
+	Ref         string          `json:"ref,omitempty"`
+	Job         ID              `json:"job"`
+	State       State           `json:"state"`
+	Result      json.RawMessage `json:"result,omitempty"`
+	ResultBytes []byte          `json:"result_bytes,omitempty"`
+}
+
+// MarshalJSON implements json.Marshaler.
+func (r NeedResult) MarshalJSON() ([]byte, error) {
+	v := needResultJSON{Ref: r.Ref, Job: r.Job, State: r.State}
+	v.Result, v.ResultBytes = splitJSON(r.Result)
+	return json.Marshal(v)
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (r *NeedResult) UnmarshalJSON(b []byte) error {
+	var v needResultJSON
+	if err := json.Unmarshal(b, &v); err != nil {
+		return err
+	}
+	*r = NeedResult{Ref: v.Ref, Job: v.Job, State: v.State, Result: joinJSON(v.Result, v.ResultBytes)}
+	return nil
+}
+
+// NeedResult is the result of the needed job of that name; ok is false when the claim brought none.
+func (j *Job) NeedResult(ref string) (result []byte, ok bool) {
+	for i := range j.Results {
+		if j.Results[i].Ref == ref {
+			return j.Results[i].Result, true
+		}
+	}
+	return nil, false
 }

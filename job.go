@@ -45,6 +45,8 @@ const (
 type Job struct {
 	Spec
 	Status
+	// Results are those of the jobs that it needs. Only Claim brings them.
+	Results []NeedResult
 }
 
 // Spec is what was asked. It never changes after the enqueue.
@@ -218,11 +220,12 @@ type jobJSON struct {
 	PayloadBytes []byte          `json:"payload_bytes,omitempty"`
 	Result       json.RawMessage `json:"result,omitempty"`
 	ResultBytes  []byte          `json:"result_bytes,omitempty"`
+	Results      []NeedResult    `json:"results,omitempty"`
 }
 
 // MarshalJSON implements json.Marshaler.
 func (j Job) MarshalJSON() ([]byte, error) {
-	v := jobJSON{Spec: j.Spec, Status: j.Status}
+	v := jobJSON{Spec: j.Spec, Status: j.Status, Results: j.Results}
 	v.Payload, v.PayloadBytes = splitJSON(j.Payload)
 	v.Result, v.ResultBytes = splitJSON(j.Result)
 	return json.Marshal(v)
@@ -234,7 +237,7 @@ func (j *Job) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &v); err != nil {
 		return err
 	}
-	*j = Job{Spec: v.Spec, Status: v.Status}
+	*j = Job{Spec: v.Spec, Status: v.Status, Results: v.Results}
 	j.Payload = joinJSON(v.Payload, v.PayloadBytes)
 	j.Result = joinJSON(v.Result, v.ResultBytes)
 	return nil

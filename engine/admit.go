@@ -78,6 +78,19 @@ func gated(jobs []haulier.Job) bool {
 	return false
 }
 
+// bringResults gives claimed jobs the results of those that they need.
+func (e *Engine) bringResults(ctx context.Context, jobs []haulier.Job) error {
+	for i := range jobs {
+		if j := &jobs[i]; j.Flow != nil && len(j.Needs) > 0 {
+			var err error
+			if j.Results, err = flow.Results(ctx, e.store, j); err != nil {
+				return fmt.Errorf("claim: results of needed jobs: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
 func pointers(jobs []haulier.Job) []*haulier.Job {
 	out := make([]*haulier.Job, len(jobs))
 	for i := range jobs {

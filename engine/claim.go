@@ -102,7 +102,7 @@ func (e *Engine) take(ctx context.Context, s *session, info *haulier.Session, r 
 			}
 			if len(jobs) > 0 {
 				e.sched.started(jobs)
-				return jobs, nil
+				return jobs, e.bringResults(context.WithoutCancel(ctx), jobs)
 			}
 			if got > 0 {
 				round = -1 // those that must wait are out of the way now

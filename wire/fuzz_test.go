@@ -34,6 +34,7 @@ func sampleJob() haulier.Job {
 	j.Status = j.First(j.CreatedAt, "token")
 	j.Status, _ = j.Next(haulier.Event{Kind: haulier.EventClaim, Session: j.ID, By: "worker"}, j.CreatedAt.Add(time.Second))
 	j.Status, _ = j.Next(haulier.Event{Kind: haulier.EventAdmit, Session: j.ID, Attempt: 1, Keys: []string{"k"}, Waived: []string{"w"}}, j.CreatedAt.Add(time.Second))
+	j.Results = []haulier.NeedResult{{Ref: "a", Job: j.ID, State: haulier.Succeeded, Result: []byte("{}")}}
 	return j
 }
 

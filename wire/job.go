@@ -15,7 +15,14 @@ func AppendJob(b []byte, j *haulier.Job) []byte {
 	b, mark := open(b, 1)
 	b = shut(AppendSpec(b, &j.Spec), mark)
 	b, mark = open(b, 2)
-	return shut(AppendStatus(b, &j.Status), mark)
+	b = shut(AppendStatus(b, &j.Status), mark)
+	for i := range j.Results {
+		r := &j.Results[i]
+		b, mark = open(b, 3)
+		b = putText(putUint(putID(putText(b, 1, r.Ref), 2, r.Job), 3, uint64(r.State)), 4, r.Result)
+		b = shut(b, mark)
+	}
+	return b
 }
 
 // ParseJob is the reverse of AppendJob. Payload and result share memory with b.
@@ -34,9 +41,32 @@ func ReadJob(b []byte, j *haulier.Job) error {
 			f.take(parseSpec(f.bytes(), &j.Spec))
 		case 2:
 			f.take(ReadStatus(f.bytes(), &j.Status))
+		case 3:
+			j.Results = more(&f, j.Results, f.needResult(), maxItems)
 		}
 	}
 	return f.err("job")
+}
+
+func (f *fields) needResult() (r haulier.NeedResult) {
+	e := fields{rest: f.bytes()}
+	for e.next() {
+		switch e.num {
+		case 1:
+			r.Ref = e.text()
+		case 2:
+			r.Job = e.id()
+		case 3:
+			r.State = e.state()
+		case 4:
+			r.Result = bytes.Clone(e.bytes())
+		}
+	}
+	if r.State == 0 {
+		e.fail("no state")
+	}
+	f.take(e.bad)
+	return r
 }
 
 // AppendJobs appends jobs as the reply to a claim has them.

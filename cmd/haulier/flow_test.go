@@ -1,9 +1,13 @@
 package main
 
 import (
+	"encoding/json"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/haulier/haulier/client"
 )
 
 // TestFlow carries out the examples of docs/flow.md.
@@ -33,6 +37,27 @@ func TestFlow(t *testing.T) {
 	t.Run("a job starts when what it needs has succeeded", func(t *testing.T) {
 		build := id("run", "--detach", "--", "sh", "-c", "echo '{\"tag\":7}'")
 		do(t, env, nil, "run", "--needs", build, "--", "echo", "tested").expect(t, 0, "tested")
+	})
+	t.Run("and has its result in its environment", func(t *testing.T) {
+		body := `{"jobs":[{"ref":"build","task":{"exec":{"argv":["echo","{\"tag\":7}"]}}},
+			{"group":"tests","task":{"exec":{"argv":["printenv","HAULIER_NEED_BUILD"]}},"needs":[{"ref":"build"}]}]}`
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, env["HAULIER_URL"]+"/v1/jobs", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", "Bearer "+client.LocalToken(env["HAULIER_URL"], func(k string) string { return env[k] }))
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil || answer.StatusCode != http.StatusCreated {
+			t.Fatal(answer, err)
+		}
+		defer answer.Body.Close()
+		var added struct{ IDs []string }
+		if err := json.NewDecoder(answer.Body).Decode(&added); err != nil {
+			t.Fatal(err)
+		}
+		do(t, env, nil, "jobs", "wait", added.IDs[1]).expect(t, 0)
+		do(t, env, nil, "jobs", "logs", added.IDs[1]).expect(t, 0, `{"tag":7}`)
 	})
 	t.Run("and is cancelled when that fails, until it runs again", func(t *testing.T) {
 		build := id("run", "--detach", "--max-attempts", "1", "--", "sh", "-c", "exit 65")

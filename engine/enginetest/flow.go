@@ -14,6 +14,7 @@ var flowing = []behaviour{
 	{"a failed job cancels what needs it, and brings it back when it runs again", needsBarred},
 	{"a condition on failure or any end is met by it", needsConditions},
 	{"jobs of one request name each other, and circles are refused", needsRefs},
+	{"a job finds the results of those that it needs", needsResults},
 	{"a job with nothing to run succeeds when its needs are met", needsNothing},
 	{"of jobs that yield to the key they hold one runs at a time, in order", oneAtATime},
 	{"a running limit holds for a key, and a new limit counts at once", limitRunning},
@@ -128,6 +129,20 @@ func needsRefs(_ *testing.T, h *Harness) {
 	h.want(res[2].IDs[0], haulier.Blocked)
 	h.ok(s, two[1])
 	h.want(res[2].IDs[0], haulier.Pending)
+}
+
+func needsResults(t *testing.T, h *Harness) {
+	s := h.open(nil)
+	named := haulier.Flow{Ref: "build"}
+	child := haulier.Flow{Needs: []haulier.Need{{Ref: "build"}}}
+	h.enqueue(withFlow(named), withFlow(child))
+	build := h.claimOne(s)
+	h.ok(s, build)
+	j := h.claimOne(s)
+	result, ok := j.NeedResult("build")
+	if !ok || string(result) != `{"a":1}` || j.Results[0].Job != build.ID || j.Results[0].State != haulier.Succeeded {
+		t.Errorf("results %+v", j.Results)
+	}
 }
 
 func needsNothing(_ *testing.T, h *Harness) {

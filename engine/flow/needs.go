@@ -198,3 +198,29 @@ func (t *Tx) survivor(ctx context.Context, id haulier.ID) (*haulier.Job, error) 
 const maxCollapses = 1000
 
 func field(name, msg string) error { return &haulier.FieldError{Field: name, Msg: msg} }
+
+// Results are those of the jobs that j needs, in the order of its needs.
+func Results(ctx context.Context, store haulier.Store, j *haulier.Job) ([]haulier.NeedResult, error) {
+	t := Begin(store, j.CreatedAt)
+	out := make([]haulier.NeedResult, 0, len(j.Needs))
+	room := haulier.MaxNeedResults
+	for i := range j.Needs {
+		n := &j.Needs[i]
+		p, err := t.survivor(ctx, n.Job)
+		if err != nil {
+			return nil, err
+		}
+		if p == nil {
+			continue // it was removed meanwhile
+		}
+		r := haulier.NeedResult{Ref: n.Ref, Job: p.ID, State: p.State}
+		if r.Ref == "" && p.Flow != nil {
+			r.Ref = p.Flow.Ref
+		}
+		if room -= len(p.Result); room >= 0 {
+			r.Result = p.Result
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
