@@ -47,6 +47,12 @@ func fullJob(f *fixture) haulier.Job {
 			},
 			RetryUntil: f.at(240 * time.Hour), Timeout: haulier.Duration(time.Minute), Labels: map[string]string{"k": "v", "empty": ""},
 			Retention: haulier.Duration(time.Hour), Group: "g", Parent: haulier.NewID(f.now),
+			Flow: &haulier.Flow{
+				Ref: "r", Needs: []haulier.Need{{Job: haulier.NewID(f.now), Ref: "a", On: haulier.OnFinished}}, Holds: []string{"h"},
+				YieldsTo: []haulier.Yield{{Key: "y", Below: 3, For: haulier.Duration(time.Minute)}},
+				Unique:   &haulier.Unique{Key: "u", Fields: []string{"f"}, Scope: haulier.UniquePeriod, For: 7, Duplicate: haulier.DuplicateReject},
+				Collapse: "c", Limits: []string{"l"}, Then: "t",
+			},
 		},
 		Status: haulier.Status{
 			Rev: 77, State: haulier.Failed, RunAt: f.at(time.Microsecond), Attempt: 4, Spared: 2, Crashes: 1,
@@ -55,6 +61,10 @@ func fullJob(f *fixture) haulier.Job {
 			UpdatedAt: f.at(1), StartedAt: f.at(2 * time.Microsecond), FinishedAt: f.at(3 * time.Microsecond), PurgeAt: f.at(time.Hour),
 			History:    []haulier.Change{{At: f.now, State: haulier.Pending, Step: "s", By: "b"}, {At: f.at(time.Millisecond), State: haulier.Claimed}},
 			HistoryCut: 5,
+			Standing: &haulier.Standing{
+				NeedsLeft: 2, Needed: true, Gate: "g", CalledAt: f.at(time.Second), Held: []string{"h"}, Waived: []string{"w"},
+				Survivor: haulier.NewID(f.now), Cause: haulier.NewID(f.now),
+			},
 		},
 	}
 }
@@ -62,7 +72,7 @@ func fullJob(f *fixture) haulier.Job {
 func testRoundTrip(_ *testing.T, f *fixture) {
 	j := fullJob(f)
 	j.UpdatedAt = f.now
-	for _, part := range []any{j.Spec, j.Status, j.Backoff, *j.Task.Exec} {
+	for _, part := range []any{j.Spec, j.Status, j.Backoff, *j.Task.Exec, *j.Flow, j.Needs[0], j.YieldsTo[0], *j.Unique, *j.Standing} {
 		v := reflect.ValueOf(part)
 		for i := range v.NumField() {
 			if v.Field(i).IsZero() {
