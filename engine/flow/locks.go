@@ -21,6 +21,7 @@ type Lock struct {
 	Held    int          `json:"held"`
 	Holders []haulier.ID `json:"holders,omitempty"` // the first of them, for people
 	Waiting int          `json:"waiting,omitempty"`
+	Gone    string       `json:"gone,omitempty"`   // up to this place in the line nobody waits: a store need not look among what was removed
 	Called  []Call       `json:"called,omitempty"` // jobs for which it was freed, and which have not started
 	Free    time.Time    `json:"free,omitzero"`    // when its rate allows the next start
 }
@@ -129,6 +130,9 @@ func (t *Tx) enqueue(ctx context.Context, j *haulier.Job, key string) error {
 	if v == nil {
 		t.put(DocWaiter, name, j.ID[:])
 		l.Waiting++
+		if place := order(j); place <= l.Gone {
+			l.Gone = place[:len(place)-1] // just before it
+		}
 	}
 	t.putLock(j.Tenant, key, l)
 	return nil
@@ -143,7 +147,7 @@ type waiter struct {
 // line returns up to n of those who wait at a key after the given place. Entries of jobs that wait no more are removed.
 func (t *Tx) line(ctx context.Context, tenant, key, after string, n int, l *Lock) ([]waiter, error) {
 	prefix := lockKey(tenant, key) + "/"
-	docs, err := t.list(ctx, DocWaiter, prefix, prefix+after, n)
+	docs, err := t.list(ctx, DocWaiter, prefix, prefix+max(after, l.Gone), n)
 	if err != nil {
 		return nil, err
 	}
@@ -222,12 +226,9 @@ func (t *Tx) promote(ctx context.Context, r Rest) (*Rest, error) {
 	if err != nil {
 		return nil, err
 	}
-	line, err := t.line(ctx, r.Tenant, r.Key, "", t.left+1, l)
-	if err != nil {
-		return nil, err
-	}
 	called := 0
-	for len(line) > 0 && called < t.left {
+	line, err := t.line(ctx, r.Tenant, r.Key, "", fewWaiters, l)
+	for ; err == nil && len(line) > 0 && called < t.left; called++ {
 		w := line[0]
 		c := t.caller(w.job, r.Key, lim)
 		if !t.free(c, l, lim) {
@@ -236,8 +237,12 @@ func (t *Tx) promote(ctx context.Context, r Rest) (*Rest, error) {
 		if err := t.call(ctx, r, w, c, l); err != nil {
 			return nil, err
 		}
-		line = line[1:]
-		called++
+		if line = line[1:]; len(line) == 0 {
+			line, err = t.line(ctx, r.Tenant, r.Key, w.order, manyWaiters, l)
+		}
+	}
+	if err != nil {
+		return nil, err
 	}
 	t.left -= called
 	t.putLock(r.Tenant, r.Key, l)
@@ -246,6 +251,12 @@ func (t *Tx) promote(ctx context.Context, r Rest) (*Rest, error) {
 	}
 	return nil, t.standBy(ctx, line, l, lim)
 }
+
+// Of those who wait a few are looked at first: mostly one is called.
+const (
+	fewWaiters  = 3
+	manyWaiters = room
+)
 
 // free reports whether who stands at the head of the line may go.
 func (t *Tx) free(c Call, l *Lock, lim *Limit) bool {
@@ -256,9 +267,10 @@ func (t *Tx) free(c Call, l *Lock, lim *Limit) bool {
 	return ok
 }
 
-// call sets a job free that waits at a key.
+// call sets the first of those free who wait at a key.
 func (t *Tx) call(ctx context.Context, r Rest, w waiter, c Call, l *Lock) error {
 	t.put(DocWaiter, lockKey(r.Tenant, r.Key)+"/"+w.order, nil)
+	l.Gone = w.order
 	l.Waiting = max(l.Waiting-1, 0)
 	if len(l.Called) < maxCalled {
 		l.Called = append(l.Called, c)
