@@ -40,6 +40,8 @@ type EnqueueRequest struct {
 type EnqueueResult struct {
 	IDs      []ID
 	Repeated bool // the Key was known: nothing new was added
+	// Existing are the places in IDs that jobs have which were there before and keep a unique key: nothing was added for them.
+	Existing []int
 	Err      error
 }
 

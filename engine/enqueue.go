@@ -195,9 +195,20 @@ func (e *Engine) enqueueAlone(ctx context.Context, r *haulier.EnqueueRequest, b 
 		if err != nil {
 			return haulier.EnqueueResult{Err: fmt.Errorf("enqueue: %w", err)}
 		}
-		return haulier.EnqueueResult{IDs: ids}
+		return haulier.EnqueueResult{IDs: ids, Existing: existing(b.Insert, ids)}
 	}
 	return haulier.EnqueueResult{Err: fmt.Errorf("enqueue: %w: the jobs that it depends on keep changing; try again", haulier.ErrUnavailable)}
+}
+
+// existing are the places of the ids that are not the new jobs' own.
+func existing(jobs []haulier.Job, ids []haulier.ID) []int {
+	var out []int
+	for i := range jobs {
+		if jobs[i].ID != ids[i] {
+			out = append(out, i)
+		}
+	}
+	return out
 }
 
 // keyDoc is the write that takes an idempotency key, or what is known of it.

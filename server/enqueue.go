@@ -18,7 +18,7 @@ func (s *Server) enqueueOperations() []operation {
 		id: "enqueue", method: http.MethodPost, path: "/v1/jobs", tag: "jobs", need: enqueue, binary: true,
 		summary: "Enqueue jobs",
 		doc: "Adds all of the jobs or, on an error, none. With an idempotency key, a repeated request answers the ids of the " +
-			"first time, with status 200 and repeated set. The binary form carries several independent requests and always answers 200.",
+			"first time, with repeated set. The status is 200 when nothing was added. The binary form carries several independent requests and always answers 200.",
 		headers: []param{textParam(keyHeader, "makes the request safe to repeat, for a week, within the tenant of its first job")},
 		body:    enqueueBody{}, status: http.StatusCreated, reply: enqueued{}, do: (*call).enqueue,
 	}}
@@ -55,6 +55,7 @@ type jobBody struct {
 type enqueued struct {
 	IDs      []haulier.ID `json:"ids" doc:"in the order of the jobs"`
 	Repeated bool         `json:"repeated,omitempty" doc:"the key was known: nothing new was added"`
+	Existing []int        `json:"existing,omitempty" doc:"places in ids of jobs that were there before and keep a unique key"`
 }
 
 func (c *call) enqueue() error {
@@ -87,10 +88,10 @@ func (c *call) enqueue() error {
 		return results[0].Err
 	}
 	status := http.StatusCreated
-	if results[0].Repeated {
+	if results[0].Repeated || len(results[0].Existing) == len(results[0].IDs) {
 		status = http.StatusOK
 	}
-	return c.replyJSON(status, enqueued{IDs: results[0].IDs, Repeated: results[0].Repeated})
+	return c.replyJSON(status, enqueued{IDs: results[0].IDs, Repeated: results[0].Repeated, Existing: results[0].Existing})
 }
 
 // enqueueBinary carries out several requests, each with its own result.

@@ -82,6 +82,9 @@ func AppendEnqueueResults(b []byte, results []haulier.EnqueueResult) []byte {
 		}
 		b = putBool(b, 2, r.Repeated)
 		b = putError(b, 3, r.Err)
+		for _, i := range r.Existing {
+			b = putMicros(b, 4, int64(i)) // an item of a list is written also when it is zero
+		}
 		b = shut(b, mark)
 	}
 	return b
@@ -112,6 +115,8 @@ func parseEnqueueResult(b []byte) (r haulier.EnqueueResult, err error) {
 			r.Repeated = f.bool()
 		case 3:
 			r.Err = f.error(0)
+		case 4:
+			r.Existing = more(&f, r.Existing, f.int(), maxItems)
 		}
 	}
 	return r, f.err("enqueue result")

@@ -345,10 +345,14 @@ func unique(_ *testing.T, h *Harness) {
 		return j
 	}
 	a := h.enqueue(spec(haulier.Unique{}))[0]
-	if b := h.enqueue(spec(haulier.Unique{}))[0]; b != a {
-		h.t.Fatal("a second job was added")
+	res, err := h.Enqueue(h.t.Context(), []haulier.EnqueueRequest{{Jobs: []haulier.Spec{{Type: "work"}, spec(haulier.Unique{})}}})
+	if err != nil || res[0].Err != nil || res[0].IDs[1] != a || len(res[0].Existing) != 1 || res[0].Existing[0] != 1 {
+		h.t.Fatalf("a second job was added: %+v, %v", res, err)
 	}
-	res, err := h.Enqueue(h.t.Context(), []haulier.EnqueueRequest{{Jobs: []haulier.Spec{spec(haulier.Unique{Duplicate: haulier.DuplicateReject})}}})
+	if _, err := h.Cancel(h.t.Context(), haulier.Selection{IDs: res[0].IDs[:1]}, "test", ""); err != nil {
+		h.t.Fatal(err)
+	}
+	res, err = h.Enqueue(h.t.Context(), []haulier.EnqueueRequest{{Jobs: []haulier.Spec{spec(haulier.Unique{Duplicate: haulier.DuplicateReject})}}})
 	if err != nil || !errors.Is(res[0].Err, haulier.ErrConflict) {
 		h.t.Fatalf("%v, %v", err, res)
 	}
