@@ -85,8 +85,15 @@ func (e *Engine) SetLimit(ctx context.Context, tenant, key string, l haulier.Lim
 	if l == (haulier.Limit{}) {
 		set = nil
 	}
-	e.limits.put(tenant+"/"+key, set != nil)
-	return e.transact(ctx, true, func(t *flow.Tx) error { return t.SetLimit(ctx, tenant, key, set) })
+	name := tenant + "/" + key
+	if set != nil {
+		e.limits.put(name, true) // before it holds: a look at the key too many does no harm, one too few would
+	}
+	err := e.transact(ctx, true, func(t *flow.Tx) error { return t.SetLimit(ctx, tenant, key, set) })
+	if err == nil && set == nil {
+		e.limits.put(name, false)
+	}
+	return err
 }
 
 func checkLimit(l *haulier.Limit) error {
