@@ -37,9 +37,10 @@ func (c *Client) OpenSession(ctx context.Context, s haulier.Session) (haulier.Se
 
 func sessionPath(id haulier.ID, more string) string { return "/v1/sessions/" + id.String() + more }
 
-// Renew implements haulier.Consumer.
+// Renew implements haulier.Consumer. It is not repeated when its connection broke: the worker must
+// hear of that, for the server shortens the lease then.
 func (c *Client) Renew(ctx context.Context, r haulier.RenewRequest) (haulier.RenewReply, error) {
-	k := &call{method: http.MethodPost, path: sessionPath(r.Session, "/renew"), body: wire.AppendRenewRequest(nil, &r), repeat: true}
+	k := &call{method: http.MethodPost, path: sessionPath(r.Session, "/renew"), body: wire.AppendRenewRequest(nil, &r)}
 	rep, err := c.binary(ctx, k)
 	if err != nil {
 		return haulier.RenewReply{}, err

@@ -11,9 +11,10 @@ import (
 
 // The ledger is what attempts did in the world, apart from what the server says
 // of them: a file to which each attempt appends a line when it begins and one
-// when it ends. Lines are written at once, so their order is that of the events.
+// when it ends, and long ones a line now and then. Lines are written at once, so their order is that of the events.
 //
 //	begin JOB ATTEMPT
+//	beat JOB ATTEMPT
 //	end JOB ATTEMPT
 
 // marked is a command line that writes the ledger and takes $1 seconds in between.
@@ -21,7 +22,15 @@ const marked = `printf 'begin %s %s\n' "$HAULIER_JOB_ID" "$HAULIER_ATTEMPT" >>"$
 sleep "$1"
 printf 'end %s %s\n' "$HAULIER_JOB_ID" "$HAULIER_ATTEMPT" >>"$0"`
 
-// flaky is the same, but asks to run again at its first attempt.
+// beating is as marked, with a beat every tenth of a second for $1 tenths, each of which it also prints.
+const beating = `mark() { printf '%s %s %s\n' "$1" "$HAULIER_JOB_ID" "$HAULIER_ATTEMPT" >>"$ledger"; }
+ledger="$0"
+mark begin
+i=0
+while [ $i -lt "$1" ]; do i=$((i+1)); echo "beat $i"; sleep 0.1; mark beat; done
+mark end`
+
+// flaky is as marked, but asks to run again at its first attempt.
 const flaky = marked + `
 test "$HAULIER_ATTEMPT" -gt 1 || exit 75`
 
@@ -63,9 +72,10 @@ func readLedger(t testing.TB, path string) map[haulier.Ref]*deeds {
 			d = &deeds{}
 			all[ref] = d
 		}
-		if what == "begin" {
+		switch what {
+		case "begin":
 			d.begun = append(d.begun, n)
-		} else {
+		case "end":
 			d.ended = append(d.ended, n)
 		}
 	}
@@ -79,7 +89,7 @@ func parseLine(t testing.TB, n int, line string) (string, haulier.Ref) {
 	t.Helper()
 	var what, job string
 	var ref haulier.Ref
-	if _, err := fmt.Sscan(line, &what, &job, &ref.Attempt); err != nil || what != "begin" && what != "end" {
+	if _, err := fmt.Sscan(line, &what, &job, &ref.Attempt); err != nil || what != "begin" && what != "beat" && what != "end" {
 		t.Fatalf("ledger line %d: %q: %v", n, line, err)
 	}
 	id, err := haulier.ParseID(job)

@@ -45,6 +45,8 @@ func (p *process) kill() {
 	<-p.done
 }
 
+func (p *process) signal(sig os.Signal) { p.cmd.Process.Signal(sig) }
+
 // stop ends it by SIGTERM and returns its exit code; one that does not go within a minute is killed and -1 returned.
 func (p *process) stop() int {
 	p.cmd.Process.Signal(syscall.SIGTERM)

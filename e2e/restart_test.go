@@ -13,12 +13,8 @@ import (
 	"github.com/haulier/haulier/joblog"
 )
 
-// ticking is a job that prints a line every tenth of a second, for three seconds.
-const ticking = `printf 'begin %s %s\n' "$HAULIER_JOB_ID" "$HAULIER_ATTEMPT" >>"$0"
-i=0; while [ $i -lt 30 ]; do i=$((i+1)); echo "tick $i"; sleep 0.1; done
-printf 'end %s %s\n' "$HAULIER_JOB_ID" "$HAULIER_ATTEMPT" >>"$0"`
-
-const ticks = 30
+// beats is how often the jobs of these tests beat.
+const beats = 30
 
 // testTime bounds each of these tests.
 const testTime = time.Minute
@@ -26,40 +22,40 @@ const testTime = time.Minute
 func TestRunningJobs(t *testing.T) {
 	t.Run("outlive a server that is killed", func(t *testing.T) {
 		s, ctx := working(t)
-		id := s.ticking(ctx)
+		id := s.beating(ctx)
 		s.server.kill()
 		s.serve()
 		s.ready(ctx)
-		s.tickedOnce(ctx, id)
+		s.beatOnce(ctx, id)
 	})
 	t.Run("outlive a server that is restarted", func(t *testing.T) {
 		s, ctx := working(t)
-		id := s.ticking(ctx)
+		id := s.beating(ctx)
 		if code := s.server.stop(); code != 0 {
 			t.Errorf("the server ended with code %d on TERM:\n%s", code, tail(s.server.output(t)))
 		}
 		s.serve()
 		s.ready(ctx)
-		s.tickedOnce(ctx, id)
+		s.beatOnce(ctx, id)
 	})
 	t.Run("are adopted from a worker that is killed", func(t *testing.T) {
 		s, ctx := working(t)
 		w := s.work("first")
-		id := s.ticking(ctx)
+		id := s.beating(ctx)
 		w.kill()
 		s.work("first")
-		s.tickedOnce(ctx, id)
+		s.beatOnce(ctx, id)
 	})
 	t.Run("are adopted when server and worker are killed at once", func(t *testing.T) {
 		s, ctx := working(t)
 		w := s.work("first")
-		id := s.ticking(ctx)
+		id := s.beating(ctx)
 		s.server.kill()
 		w.kill()
 		s.serve()
 		s.work("first")
 		s.ready(ctx)
-		s.tickedOnce(ctx, id)
+		s.beatOnce(ctx, id)
 	})
 }
 
@@ -74,14 +70,14 @@ func working(t *testing.T) (*site, context.Context) {
 	return s, ctx
 }
 
-// ticking enqueues a job that ticks, and waits until some of its output has arrived.
-func (s *site) ticking(ctx context.Context) haulier.ID {
+// beating enqueues a job that beats, and waits until some of its output has arrived.
+func (s *site) beating(ctx context.Context) haulier.ID {
 	s.t.Helper()
 	if len(mentioning(s.t, " worker ", s.dir)) == 0 {
 		s.work("only")
 	}
-	id := s.enqueue(ctx, s.shell(ticking))
-	s.await(ctx, "the job's output arrives", func() bool { return strings.Contains(s.output(ctx, id), "tick 3\n") })
+	id := s.enqueue(ctx, s.shell(beating, fmt.Sprint(beats)))
+	s.await(ctx, "the job's output arrives", func() bool { return strings.Contains(s.output(ctx, id), "beat 3\n") })
 	return id
 }
 
@@ -99,9 +95,9 @@ func (s *site) output(ctx context.Context, id haulier.ID) string {
 	return string(text)
 }
 
-// tickedOnce waits for the job's end: it must have succeeded in its first
+// beatOnce waits for the job's end: it must have succeeded in its first
 // attempt, done its work once, and its output must be whole.
-func (s *site) tickedOnce(ctx context.Context, id haulier.ID) {
+func (s *site) beatOnce(ctx context.Context, id haulier.ID) {
 	s.t.Helper()
 	jobs, err := s.client.Wait(ctx, haulier.DefaultTenant, []haulier.ID{id})
 	if err != nil {
@@ -116,8 +112,8 @@ func (s *site) tickedOnce(ctx context.Context, id haulier.ID) {
 		s.t.Errorf("the ledger says %+v; want one begin and one end", d)
 	}
 	var want strings.Builder
-	for i := range ticks {
-		fmt.Fprintf(&want, "tick %d\n", i+1)
+	for i := range beats {
+		fmt.Fprintf(&want, "beat %d\n", i+1)
 	}
 	if got := s.output(ctx, id); got != want.String() {
 		s.t.Errorf("output is %q, want %q", got, want.String())
@@ -137,6 +133,24 @@ func TestJobsOfLostWorkers(t *testing.T) {
 		if j := s.job(ctx, id); j.Attempt != 2 || j.Crashes != 1 {
 			t.Errorf("the job is in attempt %d with %d workers lost, want 2 and 1: %+v", j.Attempt, j.Crashes, j.History)
 		}
+	})
+	t.Run("run elsewhere when their worker stands still, which then has nothing more to say", func(t *testing.T) {
+		s, ctx := working(t)
+		w := s.work("still")
+		id := s.enqueue(ctx, s.shell(beating, "900"))
+		s.await(ctx, "the job runs", func() bool { return s.job(ctx, id).State == haulier.Running && s.begun(id, 1) })
+		w.signal(syscall.SIGSTOP)
+		s.work("other")
+		s.await(ctx, "the job runs at the other worker", func() bool { return s.marks("beat", id, 2) > 3 })
+		w.signal(syscall.SIGCONT)
+		s.await(ctx, "the first worker has a session again", func() bool {
+			return strings.Count(w.output(t), "session opened") == 2
+		})
+		if j := s.job(ctx, id); j.State != haulier.Running || j.Attempt != 2 || j.Crashes != 1 {
+			t.Errorf("the job is %v in attempt %d with %d workers lost, want running, 2 and 1: %+v", j.State, j.Attempt, j.Crashes, j.History)
+		}
+		s.cancel(ctx, id)
+		readLedger(t, s.ledger) // in which no attempt does something when the next has begun
 	})
 	t.Run("run again when they were functions", func(t *testing.T) {
 		s, ctx := working(t)
@@ -170,10 +184,27 @@ func TestJobsOfLostWorkers(t *testing.T) {
 	})
 }
 
+// cancel cancels a job and waits for its end.
+func (s *site) cancel(ctx context.Context, id haulier.ID) {
+	s.t.Helper()
+	if _, err := s.client.Cancel(ctx, haulier.Selection{Tenant: haulier.DefaultTenant, IDs: []haulier.ID{id}}, "test", ""); err != nil {
+		s.t.Fatal("cancel: ", err)
+	}
+	if _, err := s.client.Wait(ctx, haulier.DefaultTenant, []haulier.ID{id}); err != nil {
+		s.t.Fatal("wait: ", err)
+	}
+}
+
 // begun reports whether the ledger tells that the attempt has begun.
-func (s *site) begun(id haulier.ID, attempt int) bool {
+func (s *site) begun(id haulier.ID, attempt int) bool { return s.marks("begin", id, attempt) > 0 }
+
+// marks counts the ledger's lines of an attempt.
+func (s *site) marks(what string, id haulier.ID, attempt int) int {
 	b, err := os.ReadFile(s.ledger)
-	return err == nil && strings.Contains(string(b), fmt.Sprintf("begin %v %d\n", id, attempt))
+	if err != nil {
+		return 0
+	}
+	return strings.Count(string(b), fmt.Sprintf("%s %v %d\n", what, id, attempt))
 }
 
 func TestDrain(t *testing.T) {

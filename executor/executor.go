@@ -36,6 +36,10 @@ type Executor interface {
 	// task itself is told by Wait's Result; an error of Prepare is the
 	// executor's own trouble, after which the job may be tried again.
 	Prepare(ctx context.Context, job *haulier.Job, payload []byte) (Attempt, error)
+	// Lease tells until when the worker's lease holds. When that has passed and no later time was told,
+	// also because the worker can't tell anything, what runs outside the worker's process is
+	// ended and nothing is started: others may run the same jobs. It does not block.
+	Lease(until time.Time)
 	// Close ends the executor. Attempts that were not closed go on, for the next
 	// worker to take over, where the executor can do that and has a state folder.
 	Close() error
@@ -94,4 +98,5 @@ type Result struct {
 	Result  []byte // at most haulier.MaxResult bytes
 	Delay   time.Duration
 	Stopped bool // it ended because of Stop
+	Lapsed  bool // it ended because the lease of this worker was over
 }

@@ -3,7 +3,10 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,7 +25,8 @@ type silent struct {
 	opened   int
 	renewals []time.Time
 	reports  []haulier.Report
-	refuse   error // of reports and claims
+	refuse   error         // of reports and claims
+	late     time.Duration // that the job takes to the worker
 }
 
 func (s *silent) OpenSession(_ context.Context, in haulier.Session) (haulier.Session, error) {
@@ -68,6 +72,7 @@ func (s *silent) Claim(ctx context.Context, r haulier.ClaimRequest) ([]haulier.J
 			return nil, ctx.Err()
 		}
 	}
+	<-time.After(s.late)
 	j := haulier.Job{Spec: haulier.Spec{ID: haulier.NewID(time.Now()), Type: "job"}}
 	j.Attempt = 1
 	return []haulier.Job{j}, nil
@@ -156,7 +161,7 @@ func TestJobsEndWithTheLeaseByTheWorkersClock(t *testing.T) {
 		fail func(context.Context, haulier.RenewRequest) (haulier.RenewReply, error)
 	}{
 		{"when calls are refused", func(context.Context, haulier.RenewRequest) (haulier.RenewReply, error) {
-			return haulier.RenewReply{}, errDown
+			return haulier.RenewReply{}, fmt.Errorf("%w: %w", errDown, syscall.ECONNREFUSED)
 		}},
 		{"when calls are never answered", func(ctx context.Context, _ haulier.RenewRequest) (haulier.RenewReply, error) {
 			<-ctx.Done()
@@ -183,8 +188,8 @@ func TestJobsEndWithTheLeaseByTheWorkersClock(t *testing.T) {
 				s.set(errDown)
 				pass(5 * time.Second) // its answer still comes
 				cause := <-ended
-				if lived := time.Since(last); lived != 30*time.Second {
-					t.Errorf("job ended %v after the last renewal was sent, want 30s: %v", lived, cause)
+				if lived := time.Since(last); lived != 27*time.Second {
+					t.Errorf("job ended %v after the last renewal was sent, want 27s, before others may run it: %v", lived, cause)
 				}
 				mu.Lock()
 				answer = held
@@ -198,6 +203,71 @@ func TestJobsEndWithTheLeaseByTheWorkersClock(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestJobThatArrivesAfterTheLeaseIsNotStarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &silent{late: 28 * time.Second}
+		s.renew = func(ctx context.Context, r haulier.RenewRequest) (haulier.RenewReply, error) {
+			<-time.After(time.Minute) // longer than the worker listens
+			return held(ctx, r)
+		}
+		ended, stop := work(t, s, 30*time.Second)
+		pass(29 * time.Second)
+		select {
+		case cause := <-ended:
+			t.Errorf("the job was started, and ended by %v", cause)
+		default:
+		}
+		if k := s.kinds(); len(k) != 1 || k[0] != haulier.ReportRelease {
+			t.Errorf("reports of kinds %v, want the job's return", k)
+		}
+		pass(2 * time.Minute)
+		stop()
+	})
+}
+
+func TestJobsEndBeforeTheLeaseThatABrokenConnectionShortened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := queue(t)
+		o := newOutage(q)
+		var mu sync.Mutex
+		var story []string
+		tell := func(what string) {
+			mu.Lock()
+			defer mu.Unlock()
+			story = append(story, what)
+		}
+		job := func(name string) func(haulier.Registry) {
+			return func(r haulier.Registry) {
+				haulier.Handle(r, "job", func(ctx context.Context, _ *haulier.Job, _ struct{}) error {
+					tell(name + " begins")
+					if name == "first" {
+						<-ctx.Done()
+						tell(name + " ends")
+					}
+					return ctx.Err()
+				})
+			}
+		}
+		start(t, worker.Config{Consumer: o, Name: "first", Concurrency: 1, Lease: 30 * time.Second}, job("first"))
+		id := enqueue(t, q, haulier.Spec{Type: "job"})[0]
+		synctest.Wait()
+		start(t, worker.Config{Consumer: q, Name: "second", Concurrency: 1, Lease: 30 * time.Second}, job("second"))
+		pass(15 * time.Second)
+		o.set(true)
+		broke := time.Now()
+		if j := end(t, q, id)[0]; j.State != haulier.Succeeded || j.Attempt != 2 {
+			t.Errorf("got %+v", j.Status)
+		}
+		if took := time.Since(broke); took > 11*time.Second {
+			t.Errorf("the job ran elsewhere after %v, want within a third of the lease", took)
+		}
+		if want := []string{"first begins", "first ends", "second begins"}; !slices.Equal(story, want) {
+			t.Errorf("%q, want %q", story, want)
+		}
+		o.set(false)
+	})
 }
 
 func TestLostSessionIsFollowedByANewOne(t *testing.T) {

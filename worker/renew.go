@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"syscall"
 	"time"
 
 	"github.com/haulier/haulier"
@@ -56,38 +57,82 @@ func (s *session) failing(wait *backoff) {
 func (s *session) leaseLeft() time.Duration {
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()
-	return time.Until(s.leaseEnd)
+	return time.Until(s.safeUntil())
 }
 
 // renew sends one renewal and does what the reply says. The lease counts from when it was sent.
 func (s *session) renew(ctx context.Context, wait time.Duration, held []haulier.Ref, settle bool) (haulier.RenewReply, error) {
 	s.w.mu.Lock()
 	req := haulier.RenewRequest{Session: s.id, Wait: wait, Epoch: s.epoch, Held: held, Settle: settle, Claims: s.claims, Drain: s.draining}
-	end := s.leaseEnd
+	end := s.safeUntil()
 	s.w.mu.Unlock()
 	sent := time.Now()
 	deadline := sent.Add(wait + s.lease/3)
 	if end.After(sent) && end.Before(deadline) {
 		deadline = end
 	}
-	ctx, cancel := context.WithDeadline(ctx, deadline)
+	call, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	reply, err := s.w.cfg.Consumer.Renew(ctx, req)
+	reply, err := s.w.cfg.Consumer.Renew(call, req)
 	if err != nil {
+		if ctx.Err() == nil {
+			s.unheard(err, time.Now())
+		}
 		return reply, err
 	}
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()
-	s.epoch = reply.Epoch
-	if next := sent.Add(s.lease); next.After(s.leaseEnd) {
+	s.epoch, s.broken = reply.Epoch, time.Time{}
+	if next := sent.Add(usable(s.lease)); next.After(s.leaseEnd) {
 		s.leaseEnd = next
 	}
 	if time.Until(s.leaseEnd) > 0 {
 		s.fenced = false
 	}
+	s.w.tellLease(s.leaseEnd)
 	s.cancelled(reply.Cancel)
 	s.dropped(reply.Lost)
 	return reply, nil
+}
+
+// unheard notes a renewal without success. A server that lives sees the connection break too, and
+// shortens the lease. One that does not listen shortens nothing, and when it is back the lease is whole.
+func (s *session) unheard(err error, now time.Time) {
+	var answered *haulier.RetryAfterError
+	broke := errors.Is(err, haulier.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	switch {
+	case !broke || errors.As(err, &answered) || errors.Is(err, syscall.ECONNREFUSED):
+		s.broken = time.Time{}
+	case s.broken.IsZero():
+		s.broken = now
+	}
+	s.w.tellLease(s.safeUntil())
+}
+
+// safeUntil is when the jobs must have ended, unless a renewal succeeds before. It is called with the lock held.
+func (s *session) safeUntil() time.Time {
+	if !s.broken.IsZero() {
+		if at := s.broken.Add(usable(shortened(s.lease))); at.Before(s.leaseEnd) {
+			return at
+		}
+	}
+	return s.leaseEnd
+}
+
+// usable is the part of a lease in which jobs may run. The rest is for ending them: when it
+// is over the server gives them to others.
+func usable(lease time.Duration) time.Duration { return lease - lease/10 }
+
+// shortened is what the server leaves of a lease when the worker's connection breaks.
+func shortened(lease time.Duration) time.Duration { return max(lease/3, haulier.MinLease) }
+
+// tellLease tells executors how long what they run may go on if this worker comes to a standstill.
+func (w *Worker) tellLease(until time.Time) {
+	for _, x := range w.execs {
+		x.Lease(until)
+	}
 }
 
 // sayHeld tells the server what the worker holds, apart from the renewal that it may hold back; the server

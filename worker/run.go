@@ -63,6 +63,10 @@ func (r *run) ref() haulier.Ref { return haulier.Ref{Job: r.job.ID, Attempt: r.j
 // begin is called with the lock held, when the run gets its slot.
 func (r *run) begin() {
 	r.begun = true
+	if time.Until(r.s.safeUntil()) <= 0 { // the worker stood still since it claimed the job
+		r.end(causeFence)
+		return
+	}
 	if r.job.Task.Kind() == haulier.KindGo {
 		r.s.report(r, haulier.Report{Ref: r.ref(), Kind: haulier.ReportStart})
 	}
@@ -164,6 +168,9 @@ func (r *run) await(ctx context.Context) haulier.Report {
 	}
 	if c := r.ending(); c != causeNone && res.Outcome != haulier.OutcomeOK {
 		return r.stopped(c, res.Error)
+	}
+	if res.Lapsed {
+		return r.stopped(causeFence, res.Error)
 	}
 	return haulier.Report{
 		Ref: r.ref(), Kind: haulier.ReportFinish, Outcome: res.Outcome, Code: res.Code,

@@ -30,11 +30,12 @@ type session struct {
 	drained  chan struct{}       // closed when draining and nothing is held
 	draining bool
 	lost     bool
-	fenced   bool   // the lease has run out by the worker's clock
-	claims   uint64 // number of the newest claim
-	unsure   bool   // the server is to be told what is held, before the next claim
-	leaseEnd time.Time
-	epoch    string // of the server
+	fenced   bool      // the lease has run out by the worker's clock
+	claims   uint64    // number of the newest claim
+	unsure   bool      // the server is to be told what is held, before the next claim
+	leaseEnd time.Time // of its usable part
+	broken   time.Time // when renewals began to fail; zero: they do not
+	epoch    string    // of the server
 }
 
 func newSession(w *Worker, s haulier.Session, opened time.Time, resumed bool) *session {
@@ -44,7 +45,7 @@ func newSession(w *Worker, s haulier.Session, opened time.Time, resumed bool) *s
 	}
 	return &session{
 		w: w, id: s.ID, lease: lease, log: w.log.With("session", s.ID), wake: make(chan struct{}, 1),
-		held: map[haulier.ID]*run{}, drained: make(chan struct{}), leaseEnd: opened.Add(lease), unsure: resumed,
+		held: map[haulier.ID]*run{}, drained: make(chan struct{}), leaseEnd: opened.Add(usable(lease)), unsure: resumed,
 		claims: uint64(opened.UnixMicro()), // beyond those of a worker before this one
 	}
 }
@@ -214,7 +215,7 @@ func (s *session) fence() {
 	}
 	s.fenced = true
 	if len(s.held) > 0 {
-		s.log.Error("server not reached for a whole lease: jobs are ended, since others may run them", "jobs", len(s.held))
+		s.log.Error("lease not renewed in time: jobs are ended, since others may run them", "jobs", len(s.held))
 	}
 	for _, r := range w.ready.take(func(r *run) bool { return r.s == s }) {
 		r.release("its worker could not reach the server")

@@ -211,8 +211,7 @@ func (w *Worker) begin() error {
 func (w *Worker) openExecutors(ctx context.Context) ([]executor.Attempt, error) {
 	var left []executor.Attempt
 	for _, x := range w.cfg.Executors {
-		// The server shortens the lease of a worker whose connection breaks to a third.
-		a, err := x.Open(ctx, executor.Env{Dir: w.cfg.Dir, Patience: w.cfg.Lease / 3, Version: w.cfg.Version, Log: w.log})
+		a, err := x.Open(ctx, executor.Env{Dir: w.cfg.Dir, Patience: usable(shortened(w.cfg.Lease)), Version: w.cfg.Version, Log: w.log})
 		if err != nil {
 			return nil, fmt.Errorf("worker: %w", err)
 		}
@@ -267,7 +266,9 @@ func (w *Worker) openSession(ctx context.Context, id haulier.ID, left bool) (*se
 		switch {
 		case err == nil:
 			w.log.Info("session opened", "session", out.ID, "resumed", !in.ID.IsNil(), "left", left)
-			return newSession(w, out, asked, !in.ID.IsNil()), nil
+			s := newSession(w, out, asked, !in.ID.IsNil())
+			w.tellLease(s.leaseEnd)
+			return s, nil
 		case ctx.Err() != nil || w.aborted():
 			return nil, nil
 		case errors.Is(err, haulier.ErrLeaseLost):

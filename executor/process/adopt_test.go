@@ -24,6 +24,7 @@ func doomedWorker(dir, script string) {
 		fmt.Println("error", err)
 		return
 	}
+	x.Lease(time.Now().Add(lease))
 	a, err := x.Prepare(ctx, sh(script), nil)
 	if err != nil {
 		fmt.Println("error", err)
@@ -40,7 +41,10 @@ func doomedWorker(dir, script string) {
 	select {}
 }
 
-const patience = 2 * time.Second
+const (
+	patience = 2 * time.Second
+	lease    = 3 * patience
+)
 
 // killedWorker leaves a command behind under a supervisor, and returns the job's id.
 func killedWorker(t *testing.T, dir, script string) haulier.ID {
@@ -78,9 +82,13 @@ func adopt(t *testing.T, dir string) (*process.Executor, []executor.Attempt) {
 	return x, left
 }
 
-func adoptOne(t *testing.T, dir string, job haulier.ID) (executor.Attempt, *sink, func()) {
+// adoptOne goes on with the job of a killed worker; a lease of zero is none.
+func adoptOne(t *testing.T, dir string, job haulier.ID, lease time.Duration) (executor.Attempt, *sink, func()) {
 	t.Helper()
 	x, left := adopt(t, dir)
+	if lease > 0 {
+		x.Lease(time.Now().Add(lease))
+	}
 	if len(left) != 1 || left[0].Ref() != (haulier.Ref{Job: job, Attempt: 3}) {
 		t.Fatalf("adopted %v, want job %v", left, job)
 	}
@@ -100,7 +108,7 @@ func adoptOne(t *testing.T, dir string, job haulier.ID) (executor.Attempt, *sink
 func TestNextWorkerAdoptsWhatRuns(t *testing.T) {
 	dir := shortDir(t)
 	job := killedWorker(t, dir, `echo one; while [ ! -e `+dir+`/go ]; do sleep 0.02; done; echo two; exit 75`)
-	a, s, end := adoptOne(t, dir, job)
+	a, s, end := adoptOne(t, dir, job, time.Minute)
 	defer end()
 	if err := os.WriteFile(dir+"/go", nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -120,7 +128,7 @@ func TestNextWorkerLearnsWhatEndedMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitFile(t, dir+"/ended")
-	a, s, end := adoptOne(t, dir, job)
+	a, s, end := adoptOne(t, dir, job, time.Minute)
 	defer end()
 	if r := wait(t, a); r.Outcome != haulier.OutcomeFailed || r.Code != 66 || string(r.Result) != "20000" {
 		t.Fatalf("got %+v", r)
@@ -152,7 +160,46 @@ func TestNobodyComesInTime(t *testing.T) {
 	if alone := time.Since(begin); alone < patience/2 {
 		t.Fatalf("killed after %v, before the patience of %v ended", alone, patience)
 	}
-	a, _, end := adoptOne(t, dir, job)
+	a, _, end := adoptOne(t, dir, job, time.Minute)
+	defer end()
+	if r := wait(t, a); r.Outcome != haulier.OutcomeError || !strings.Contains(r.Error, "did not come back") {
+		t.Fatalf("got %+v", r)
+	}
+}
+
+func TestLeaseOfAStandingWorkerRunsOut(t *testing.T) {
+	dir := shortDir(t)
+	x, _ := adopt(t, dir)
+	defer x.Close()
+	x.Lease(time.Now().Add(time.Second))
+	a, s := start(t, x, sh(`echo pid $$; exec sleep 60`), "")
+	s.await(t, "pid ")
+	x.Lease(time.Now().Add(patience)) // and no more
+	begin := time.Now()
+	r := wait(t, a)
+	if alone := time.Since(begin); alone < patience*9/10 {
+		t.Errorf("ended after %v, before the lease of %v", alone, patience)
+	}
+	if !r.Lapsed || r.Outcome != haulier.OutcomeError {
+		t.Errorf("got %+v, want it lapsed", r)
+	}
+	a.Close()
+	if r, _ := run(t, x, sh(`echo >`+dir+`/ran`), ""); !r.Lapsed {
+		t.Errorf("without a lease a command ends with %+v, want it lapsed", r)
+	}
+	if _, err := os.Stat(dir + "/ran"); err == nil {
+		t.Error("without a lease a command ran")
+	}
+	x.Lease(time.Now().Add(lease))
+	if r, _ := run(t, x, execJob("true"), ""); r.Outcome != haulier.OutcomeOK {
+		t.Errorf("with a lease again a command ends with %+v", r)
+	}
+}
+
+func TestNextWorkerHasNoLeaseYet(t *testing.T) {
+	dir := shortDir(t)
+	job := killedWorker(t, dir, `echo $$ >`+dir+`/pid; echo begin; exec sleep 60`)
+	a, _, end := adoptOne(t, dir, job, 0) // which can't reach the server
 	defer end()
 	if r := wait(t, a); r.Outcome != haulier.OutcomeError || !strings.Contains(r.Error, "did not come back") {
 		t.Fatalf("got %+v", r)

@@ -141,7 +141,9 @@ func (a *attempt) Wait(ctx context.Context) (executor.Result, error) {
 	if a.exit == nil || a.got < a.exit.Size {
 		return executor.Result{Outcome: haulier.OutcomeError, Code: -1, Error: "the supervisor of this worker's commands was lost, and the command with it"}, nil
 	}
-	return result(a.exit), nil
+	r := result(a.exit)
+	r.Lapsed = a.exit.Why == endedAbandoned && !a.adopted
+	return r, nil
 }
 
 // Acked implements executor.Attempt.
@@ -202,6 +204,9 @@ func result(m *message) executor.Result {
 		r.Error = "timed out: " + describe(m)
 	case endedAbandoned:
 		r.Error = "its worker did not come back in time: " + describe(m)
+		if m.Error != "" {
+			r.Error = m.Error + ": its worker's lease is over"
+		}
 	case endedNoStart:
 		r.Outcome, r.Code, r.Error = haulier.OutcomeFailed, -1, "not started: "+m.Error
 	case endedNoRoom:

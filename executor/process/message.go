@@ -34,6 +34,7 @@ const (
 	msgAck    kind = 5 // output before offset is safe
 	msgForget kind = 6 // KILL if need be, and drop everything
 	msgQuit   kind = 7 // end, if nothing is known
+	msgLease  kind = 8 // commands may run for this time, unless another such message follows
 )
 
 // From the supervisor.
@@ -89,7 +90,7 @@ const (
 	endedItself    reason = 0
 	endedStopped   reason = 1 // after Stop
 	endedTimeout   reason = 2 // after its timeout
-	endedAbandoned reason = 3 // no worker came back in time
+	endedAbandoned reason = 3 // the worker's lease was over, or no worker came back in time
 	endedNoStart   reason = 4 // could not be started, and never can
 	endedNoRoom    reason = 5 // could not be started for now: no memory, processes or files
 )

@@ -28,6 +28,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/haulier/haulier"
 	"github.com/haulier/haulier/executor"
@@ -64,6 +65,7 @@ type Executor struct {
 	mu       sync.Mutex
 	link     *shimLink
 	attempts map[haulier.Ref]*attempt
+	until    time.Time // of the worker's lease; zero: not told yet
 	closed   bool
 }
 
@@ -220,10 +222,23 @@ func (x *Executor) running(ctx context.Context) (*shimLink, error) {
 	return l, nil
 }
 
+// Lease implements executor.Executor.
+func (x *Executor) Lease(until time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.until = until
+	if x.link != nil {
+		x.link.lease(until)
+	}
+}
+
 // use makes l the connection of the executor until it ends.
 func (x *Executor) use(l *shimLink) {
 	x.mu.Lock()
 	x.link = l
+	if !x.until.IsZero() {
+		l.lease(x.until)
+	}
 	x.mu.Unlock()
 	x.wg.Go(func() {
 		<-l.ended

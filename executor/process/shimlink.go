@@ -24,6 +24,11 @@ type shimLink struct {
 	ended   chan struct{} // closed when the connection is gone
 }
 
+// lease tells the supervisor for how long commands may run.
+func (l *shimLink) lease(until time.Time) {
+	l.conn.send(&message{Kind: msgLease, Patience: max(time.Until(until), 0)})
+}
+
 func dial(ctx context.Context, dir string) (net.Conn, error) {
 	var c net.Conn
 	err := withSocket(dir, func(path string) (err error) {

@@ -31,6 +31,7 @@ type supervisor struct {
 	environ  []string
 	patience time.Duration
 	leftAt   time.Time // when the worker before went; zero while one is connected
+	until    time.Time // commands may run so long; zero: nobody has said
 	served   bool      // some worker was here
 	quit     bool      // asked to end
 }
@@ -76,13 +77,22 @@ func (s *supervisor) serve(c net.Conn) {
 	s.mu.Lock()
 	delete(s.conns, l.conn)
 	if s.link == l {
-		s.link, s.leftAt = nil, time.Now()
+		s.link = nil
+		s.left(time.Now())
 	}
 	s.mu.Unlock()
 	if err != nil {
 		s.log.Warn("worker's connection ended", "err", err)
 	}
 	s.poke()
+}
+
+// left notes that the worker has gone.
+func (s *supervisor) left(now time.Time) {
+	s.leftAt = now
+	if at := now.Add(s.patience); s.until.IsZero() || at.Before(s.until) {
+		s.until = at
+	}
 }
 
 // handle does what a message asks. An error ends the connection.
@@ -101,6 +111,9 @@ func (s *supervisor) handle(l *link, m *message) error {
 		if c == nil {
 			s.start(m)
 		}
+	case msgLease:
+		s.until = time.Now().Add(m.Patience)
+		s.poke()
 	case msgQuit:
 		s.quit = len(s.commands) == 0
 		s.poke()
@@ -131,7 +144,7 @@ func (s *supervisor) hello(l *link, m *message) error {
 		s.link.conn.close()
 	}
 	s.link, s.leftAt, s.served = l, time.Time{}, true
-	s.environ, s.patience = slices.Clone(m.Environ), max(m.Patience, time.Second)
+	s.environ, s.patience = slices.Clone(m.Environ), max(m.Patience, minPatience)
 	for _, c := range s.commands {
 		c.attached, c.queued = false, false
 		if !c.forgotten {
@@ -147,9 +160,17 @@ func (s *supervisor) start(m *message) {
 	c := newCommand(s, m)
 	c.attached = true
 	s.commands[m.Ref] = c
+	if s.lapsed(time.Now()) {
+		c.exit = &message{Kind: msgExit, Ref: m.Ref, Why: endedAbandoned, Code: -1, Error: "not started"}
+		s.link.conn.send(c.exit)
+		return
+	}
 	s.wg.Add(1)
 	go c.run()
 }
+
+// lapsed reports whether others may run the worker's jobs.
+func (s *supervisor) lapsed(now time.Time) bool { return !s.until.IsZero() && !now.Before(s.until) }
 
 // attach begins to tell the worker of a command, from what the server has on.
 func (s *supervisor) attach(c *command) {
@@ -268,10 +289,8 @@ func (s *supervisor) hangUp() {
 	}
 }
 
-// killAll ends every command.
+// killAll ends every command. The caller holds mu.
 func (s *supervisor) killAll(why reason) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, c := range s.commands {
 		if c.exit == nil {
 			c.stop(0, why)
@@ -281,7 +300,9 @@ func (s *supervisor) killAll(why reason) {
 
 // close ends everything. No worker may be connected.
 func (s *supervisor) close() {
+	s.mu.Lock()
 	s.killAll(endedAbandoned)
+	s.mu.Unlock()
 	s.wg.Wait()
 	s.launch.close()
 	for _, c := range s.commands {
@@ -289,8 +310,8 @@ func (s *supervisor) close() {
 	}
 }
 
-// life blocks until the supervisor is of no more use: nobody is connected, and nothing
-// runs or is unreported, or no worker came for so long that nobody wants to know any more.
+// life ends commands when others may run their jobs. It blocks until the supervisor is of no more use: nobody is
+// connected, and nothing runs or is unreported, or no worker came for so long that nobody wants to know any more.
 func (s *supervisor) life(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -309,31 +330,32 @@ func (s *supervisor) life(ctx context.Context) {
 	}
 }
 
-// look sees to what the time without a worker demands and says when to look again.
+// look sees to what the time demands and says when to look again.
 func (s *supervisor) look(now time.Time) (next time.Duration, over bool) {
 	s.mu.Lock()
-	connected, left, patience := s.link != nil, s.leftAt, s.patience
-	idle := len(s.commands) == 0 && s.served
-	quit := s.quit
-	s.mu.Unlock()
-	alone := now.Sub(left)
-	switch {
-	case quit && idle, !connected && idle:
+	defer s.mu.Unlock()
+	connected := s.link != nil
+	if s.served && len(s.commands) == 0 && (s.quit || !connected) {
 		return 0, true
-	case connected:
-		return time.Hour, false
-	case alone >= patience*longGone:
-		return 0, true
-	case alone >= patience:
-		s.killAll(endedAbandoned)
-		return patience*longGone - alone, false
 	}
-	return patience - alone, false
+	next = time.Hour
+	if !connected {
+		if next = s.leftAt.Add(s.patience * longGone).Sub(now); next <= 0 {
+			return 0, true
+		}
+	}
+	if s.lapsed(now) {
+		s.killAll(endedAbandoned)
+	} else if !s.until.IsZero() {
+		next = min(next, s.until.Sub(now))
+	}
+	return next, false
 }
 
 const (
 	firstPatience = 30 * time.Second // until the first worker comes
-	longGone      = 10               // times the patience, after which ended commands are dropped
+	minPatience   = 500 * time.Millisecond
+	longGone      = 10 // times the patience, after which ended commands are dropped
 	jobsFolder    = "jobs"
 	spoolSuffix   = ".out"
 )
