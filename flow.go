@@ -73,7 +73,7 @@ func (c Condition) Met(s State) bool {
 type Yield struct {
 	Key   string `json:"key"`
 	Below int    `json:"below,omitempty"` // 1 unless said
-	// For is how long the job waits for this key; then it starts in spite of it. Zero: for ever.
+	// For is how long the job waits once it found a key taken; then it starts in spite of this one. Zero: for ever.
 	For Duration `json:"for,omitzero"`
 }
 
@@ -98,9 +98,9 @@ type UniqueScope string
 
 // The scopes.
 const (
-	UniquePending UniqueScope = "pending" // until it starts
+	UniquePending UniqueScope = "pending" // until it starts; while it waits to run again, unless another took the key meanwhile
 	UniqueActive  UniqueScope = "active"  // until it ends
-	UniquePeriod  UniqueScope = "period"  // for Unique.For
+	UniquePeriod  UniqueScope = "period"  // for Unique.For, for which it is also kept
 	UniqueForever UniqueScope = "forever" // for as long as it is kept
 )
 
@@ -117,11 +117,13 @@ const (
 // Standing is how a job stands in its flow. It is never changed in place.
 type Standing struct {
 	NeedsLeft int       `json:"needs_left,omitempty"` // needed jobs that have not ended as they should
+	Barred    int       `json:"barred,omitempty"`     // of these, the ones that have ended otherwise for good
 	Needed    bool      `json:"needed,omitempty"`     // other jobs need this one, or did
 	Gate      string    `json:"gate,omitempty"`       // key at which it waits, or from which it was called
 	CalledAt  time.Time `json:"called_at,omitzero"`   // when Gate was freed for it
 	Held      []string  `json:"held,omitempty"`       // keys that it holds now
 	Waived    []string  `json:"waived,omitempty"`     // keys it does not wait for any more
+	Since     time.Time `json:"since,omitzero"`       // when it began to wait for keys
 	Survivor  ID        `json:"survivor,omitzero"`    // newer job that replaced it
 	Cause     ID        `json:"cause,omitzero"`       // needed job whose end cancelled it
 }
@@ -142,7 +144,8 @@ func (s *Status) standing() Standing {
 // stand replaces the standing; one that says nothing is left out.
 func (s *Status) stand(v Standing) {
 	s.Standing = &v
-	if v.NeedsLeft == 0 && !v.Needed && v.Gate == "" && v.CalledAt.IsZero() && len(v.Held) == 0 && len(v.Waived) == 0 && v.Survivor.IsNil() && v.Cause.IsNil() {
+	if v.NeedsLeft == 0 && v.Barred == 0 && !v.Needed && v.Gate == "" && v.CalledAt.IsZero() && v.Since.IsZero() &&
+		len(v.Held) == 0 && len(v.Waived) == 0 && v.Survivor.IsNil() && v.Cause.IsNil() {
 		s.Standing = nil
 	}
 }

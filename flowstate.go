@@ -8,28 +8,46 @@ import (
 
 // admitsFlow is admits for the events of a job's flow.
 func (j *Job) admitsFlow(e Event) bool {
-	gate := ""
-	var cause ID
-	if j.Standing != nil {
-		gate, cause = j.Gate, j.Cause
-	}
 	switch e.Kind {
-	case EventAdmit, EventPark, EventDefer:
+	case EventAdmit:
+		return j.State.Owned() && j.Session == e.Session && j.Attempt == e.Attempt
+	case EventPark, EventDefer:
 		return j.State == Claimed && j.Session == e.Session && j.Attempt == e.Attempt
-	case EventCall:
-		return (j.State == Blocked || j.State == Scheduled) && gate == e.Key
-	case EventStandBy:
-		return j.State == Blocked && gate != ""
-	case EventServed:
-		return (j.State == Blocked || j.State == Cancelled) && j.Standing != nil && j.NeedsLeft >= e.N
-	case EventBarred, EventCollapse:
+	case EventCall, EventStandBy:
+		return j.admitsAtKey(e)
+	case EventBarred:
+		return j.State.Waits() || j.State == Cancelled
+	case EventCollapse:
 		return j.State.Waits()
-	case EventRevive:
-		return j.State == Cancelled && !cause.IsNil()
 	case EventNeeded:
 		return true
 	case EventSkip:
 		return j.State == Pending && j.Task.Kind() == KindNone
+	}
+	return j.Standing != nil && j.admitsOfNeeds(e)
+}
+
+// admitsAtKey is admits for a job that waits at a key.
+func (j *Job) admitsAtKey(e Event) bool {
+	gate := ""
+	if j.Standing != nil {
+		gate = j.Gate
+	}
+	if e.Kind == EventCall {
+		return (j.State == Blocked || j.State == Scheduled) && gate == e.Key
+	}
+	return gate != "" && (j.State == Blocked || j.State == Scheduled && e.At.Before(j.Status.RunAt))
+}
+
+// admitsOfNeeds is admits for what becomes of the jobs that a job needs.
+func (j *Job) admitsOfNeeds(e Event) bool {
+	switch e.Kind {
+	case EventServed:
+		return (j.State == Blocked || j.State == Cancelled) && j.NeedsLeft >= e.N
+	case EventUnbarred:
+		return j.State == Cancelled && j.Barred > 0
+	case EventRevive:
+		return j.State == Cancelled && !j.Cause.IsNil() && j.Barred == 0
 	}
 	return false
 }
@@ -40,9 +58,12 @@ func (j *Job) flows(s *Status, e Event, now time.Time) {
 	switch e.Kind {
 	case EventAdmit:
 		v.Held, v.Waived = slices.Clone(e.Keys), slices.Clone(e.Waived)
-		v.Gate, v.CalledAt = "", time.Time{}
+		v.Gate, v.CalledAt, v.Since = "", time.Time{}, time.Time{}
 	case EventPark:
 		v.Gate, v.CalledAt = e.Key, time.Time{}
+		if v.Since.IsZero() {
+			v.Since = now
+		}
 		s.unclaim()
 		s.hold(e.At, now, cut("waits for key "+e.Key, MaxStep), e.By)
 	case EventDefer:
@@ -64,11 +85,20 @@ func (j *Job) flows(s *Status, e Event, now time.Time) {
 			s.wait(j.Spec.RunAt, now, "", e.By)
 		}
 	case EventBarred:
-		v.Cause = e.Other
-		s.end(j, Cancelled, now, e.Error, e.By)
+		v.Barred++
+		if s.State.Waits() {
+			v.Cause = e.Other
+			s.end(j, Cancelled, now, e.Error, e.By)
+		}
+	case EventUnbarred:
+		v.Barred--
 	case EventRevive:
 		v.Cause = NilID
 		s.FinishedAt, s.PurgeAt = time.Time{}, time.Time{}
+		if v.NeedsLeft == 0 {
+			s.wait(j.Spec.RunAt, now, "what it needs has run again", e.By)
+			break
+		}
 		s.State = Blocked
 		s.block(now, blockedByNeeds(v.NeedsLeft), e.By)
 	case EventNeeded:
@@ -84,18 +114,22 @@ func (j *Job) flows(s *Status, e Event, now time.Time) {
 }
 
 // settleStanding takes back what does not outlast the change of state.
-func (s *Status) settleStanding(e Event, now time.Time) {
+func (s *Status) settleStanding(j *Job, e Event) {
 	v := s.standing()
 	if !s.State.Owned() {
 		v.Held = nil
 	}
-	if s.State.Terminal() {
-		v.Gate, v.CalledAt, v.Waived = "", time.Time{}, nil
+	switch {
+	case s.State.Terminal():
+		v.Gate, v.CalledAt, v.Waived, v.Since = "", time.Time{}, nil, time.Time{}
+	case e.Kind == EventLost || e.Kind == EventRelease:
+		v.Gate, v.CalledAt = "", time.Time{} // it was claimed and did not start: its turn is over
+	case v.Gate != "" && (e.Kind == EventDue || e.Kind == EventRetry):
+		s.RunAt = j.since()
 	}
 	if e.Kind == EventRetry {
-		v.Waived = nil
+		v.Waived, v.Cause = nil, NilID
 		if v.NeedsLeft > 0 {
-			v.Cause = NilID
 			s.State, s.RunAt, s.Reason = Blocked, time.Time{}, blockedByNeeds(v.NeedsLeft)
 			s.History[len(s.History)-1].State = Blocked
 		}
@@ -141,4 +175,12 @@ func blockedByNeeds(n int) string {
 		return "waits for 1 job that it needs"
 	}
 	return fmt.Sprintf("waits for %d jobs that it needs", n)
+}
+
+// uniqueUntil is until when the job keeps out others of its key, whether it has ended or not; zero: it does not.
+func (j *Job) uniqueUntil() time.Time {
+	if j.Flow == nil || j.Unique == nil || j.Unique.Scope != UniquePeriod {
+		return time.Time{}
+	}
+	return j.CreatedAt.Add(time.Duration(j.Unique.For))
 }

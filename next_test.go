@@ -39,6 +39,12 @@ func waiting(to haulier.State) map[haulier.State]haulier.State {
 	return map[haulier.State]haulier.State{haulier.Blocked: to, haulier.Scheduled: to, haulier.Pending: to}
 }
 
+// and adds that a state is kept.
+func and(leads map[haulier.State]haulier.State, kept haulier.State) map[haulier.State]haulier.State {
+	leads[kept] = kept
+	return leads
+}
+
 // same leads from each state to itself.
 func same() map[haulier.State]haulier.State {
 	out := map[haulier.State]haulier.State{}
@@ -53,6 +59,9 @@ func inFlow(j *haulier.Job, e *haulier.Event) {
 	j.Standing = &haulier.Standing{NeedsLeft: 2, Gate: "k"}
 	if j.State.Terminal() {
 		j.Standing = &haulier.Standing{NeedsLeft: 2, Cause: stranger}
+		if e.Kind == haulier.EventUnbarred {
+			j.Barred = 1
+		}
 	}
 	e.Key, e.N, e.Other = "k", 1, stranger
 	if e.Kind == haulier.EventDefer || e.Kind == haulier.EventStandBy {
@@ -101,13 +110,14 @@ func TestEveryEventInEveryState(t *testing.T) {
 		haulier.EventRetry: {map[haulier.State]haulier.State{
 			haulier.Scheduled: haulier.Pending, haulier.Succeeded: haulier.Pending, haulier.Failed: haulier.Pending, haulier.Cancelled: haulier.Pending,
 		}, haulier.ErrConflict},
-		haulier.EventAdmit:    {map[haulier.State]haulier.State{haulier.Claimed: haulier.Claimed}, haulier.ErrConflict},
+		haulier.EventAdmit:    {map[haulier.State]haulier.State{haulier.Claimed: haulier.Claimed, haulier.Running: haulier.Running}, haulier.ErrConflict},
 		haulier.EventPark:     {map[haulier.State]haulier.State{haulier.Claimed: haulier.Blocked}, haulier.ErrConflict},
 		haulier.EventDefer:    {map[haulier.State]haulier.State{haulier.Claimed: haulier.Scheduled}, haulier.ErrConflict},
 		haulier.EventCall:     {map[haulier.State]haulier.State{haulier.Blocked: haulier.Pending, haulier.Scheduled: haulier.Pending}, haulier.ErrConflict},
 		haulier.EventStandBy:  {map[haulier.State]haulier.State{haulier.Blocked: haulier.Scheduled}, haulier.ErrConflict},
 		haulier.EventServed:   {map[haulier.State]haulier.State{haulier.Blocked: haulier.Blocked, haulier.Cancelled: haulier.Cancelled}, haulier.ErrConflict},
-		haulier.EventBarred:   {waiting(haulier.Cancelled), haulier.ErrConflict},
+		haulier.EventBarred:   {and(waiting(haulier.Cancelled), haulier.Cancelled), haulier.ErrConflict},
+		haulier.EventUnbarred: {map[haulier.State]haulier.State{haulier.Cancelled: haulier.Cancelled}, haulier.ErrConflict},
 		haulier.EventRevive:   {map[haulier.State]haulier.State{haulier.Cancelled: haulier.Blocked}, haulier.ErrConflict},
 		haulier.EventNeeded:   {same(), haulier.ErrConflict},
 		haulier.EventCollapse: {waiting(haulier.Collapsed), haulier.ErrConflict},

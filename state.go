@@ -97,14 +97,15 @@ const (
 	EventDue                           // scheduled: its time has come
 	EventCancel                        // any but terminal: somebody asks that it does not run on
 	EventRetry                         // terminal, scheduled: somebody asks that it runs (again) now
-	EventAdmit                         // claimed: what it yields to is free; it holds Keys from now on
+	EventAdmit                         // claimed, running: what it yields to is free; it holds Keys from now on
 	EventPark                          // claimed: Key is held by others; it waits there, in no case beyond At
 	EventDefer                         // claimed: it may not start before At
 	EventCall                          // blocked, scheduled: Key, at which it waits, was freed for it
-	EventStandBy                       // blocked: it looks again at At, in case who was called does not come
+	EventStandBy                       // blocked, scheduled for later, at a key: it looks again at At, in case who was called does not come
 	EventServed                        // blocked, cancelled: N of the jobs that it needs ended as they should
-	EventBarred                        // any that waits: Other, which it needs, ended otherwise for good
-	EventRevive                        // cancelled for the sake of a needed job: that one runs again
+	EventBarred                        // any that waits, cancelled: Other, which it needs, ended otherwise for good
+	EventUnbarred                      // cancelled: one of those that barred it runs again
+	EventRevive                        // cancelled for the sake of a needed job: none of those that it needs bars it any more
 	EventNeeded                        // any: another job needs this one
 	EventCollapse                      // any that waits: Other, a newer job, replaces it
 	EventSkip                          // pending: there is nothing to run; it has succeeded
@@ -190,7 +191,7 @@ func (j *Job) Next(e Event, now time.Time) (Status, error) {
 		j.flows(&s, e, now)
 	}
 	if s.Standing != nil {
-		s.settleStanding(e, now)
+		s.settleStanding(j, e)
 	}
 	return s, nil
 }
@@ -317,6 +318,9 @@ func (s *Status) end(j *Job, to State, now time.Time, why, by string) {
 		}
 	}
 	s.PurgeAt = now.Add(keep)
+	if until := j.uniqueUntil(); until.After(s.PurgeAt) {
+		s.PurgeAt = until
+	}
 	s.log(now, why, by)
 }
 
@@ -381,7 +385,7 @@ var eventNames = [...]string{
 	EventClaim: "claim", EventReclaim: "reclaim", EventStart: "start", EventProgress: "progress", EventFinish: "finish",
 	EventRelease: "release", EventLost: "lost", EventDue: "due", EventCancel: "cancel", EventRetry: "retry",
 	EventAdmit: "admit", EventPark: "park", EventDefer: "defer", EventCall: "call", EventStandBy: "stand by", EventServed: "served",
-	EventBarred: "barred", EventRevive: "revive", EventNeeded: "needed", EventCollapse: "collapse", EventSkip: "skip",
+	EventBarred: "barred", EventUnbarred: "unbarred", EventRevive: "revive", EventNeeded: "needed", EventCollapse: "collapse", EventSkip: "skip",
 }
 
 // String returns the kind's name.

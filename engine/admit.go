@@ -18,7 +18,7 @@ func (e *Engine) admit(ctx context.Context, jobs []haulier.Job) ([]haulier.Job, 
 	// One at a time: claims that meet at a key would only make each other start over.
 	e.admitting.Lock()
 	defer e.admitting.Unlock()
-	for range conflictTries {
+	for range tiedTries {
 		now, err := e.now(ctx)
 		if err != nil {
 			return nil, err
@@ -29,7 +29,7 @@ func (e *Engine) admit(ctx context.Context, jobs []haulier.Job) ([]haulier.Job, 
 			return nil, err
 		}
 		var b haulier.Batch
-		work, err := t.Flush(&b)
+		work, err := t.Flush(ctx, &b)
 		if err != nil {
 			return nil, err
 		}

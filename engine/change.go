@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/haulier/haulier"
@@ -13,9 +14,15 @@ import (
 // conflictTries bounds how often a change is decided anew because others changed the job meanwhile.
 const conflictTries = 20
 
+// tiedTries is conflictTries for a change that meets others at a key or a needed job: each time one of them was served.
+const tiedTries = 1000
+
+// tiedAtOnce bounds the tied jobs that one commit is made for.
+const tiedAtOnce = 100
+
 // apply decides one event of one job and commits it, anew when somebody else was faster.
 func (e *Engine) apply(ctx context.Context, id haulier.ID, event func(*haulier.Job) (haulier.Event, error), sync bool) error {
-	for range conflictTries {
+	for try, tries := 0, conflictTries; try < tries; try++ {
 		jobs, err := e.store.Jobs(ctx, []haulier.ID{id})
 		if err != nil {
 			return err
@@ -37,8 +44,9 @@ func (e *Engine) apply(ctx context.Context, id haulier.ID, event func(*haulier.J
 			return err
 		}
 		b := haulier.Batch{Sync: sync}
-		work := ""
-		if tied(j) {
+		var work []string
+		if e.tied(j, &next) {
+			tries = tiedTries
 			work, err = e.tie(ctx, &b, j, next, now)
 		} else {
 			b.Update = []haulier.JobUpdate{{Spec: &j.Spec, Expect: j.Rev, Status: next}}
@@ -63,21 +71,21 @@ func (e *Engine) applyEach(ctx context.Context, jobs []*haulier.Job, event func(
 		return 0, err
 	}
 	b := haulier.Batch{Sync: sync, Docs: with}
-	n := 0
-	plain := jobs[:0:0]
+	var plain, bound []*haulier.Job
 	for _, j := range jobs {
-		if tied(j) { // before the rest, whose documents may say that all were changed
-			done, err := e.applyAlone(ctx, j, event, sync)
-			if err != nil {
-				return n, err
-			}
-			n += done
+		next, err := j.Next(event(j), now)
+		if e.tied(j, &next) {
+			bound = append(bound, j)
 			continue
 		}
 		plain = append(plain, j)
-		if next, err := j.Next(event(j), now); err == nil {
+		if err == nil {
 			b.Update = append(b.Update, haulier.JobUpdate{Spec: &j.Spec, Expect: j.Rev, Status: next})
 		}
+	}
+	n, err := e.applyTied(ctx, bound, event, sync) // before the rest, whose documents may say that all were changed
+	if err != nil {
+		return n, err
 	}
 	if len(b.Update)+len(with) == 0 {
 		return n, nil
@@ -86,12 +94,9 @@ func (e *Engine) applyEach(ctx context.Context, jobs []*haulier.Job, event func(
 	if err == nil || !errors.Is(err, haulier.ErrConflict) {
 		return n + len(b.Update), err
 	}
-	for _, j := range plain {
-		done, err := e.applyAlone(ctx, j, event, sync)
-		if err != nil {
-			return n, err
-		}
-		n += done
+	done, err := e.applyAlone(ctx, plain, event, sync)
+	if n += done; err != nil {
+		return n, err
 	}
 	if len(with) > 0 {
 		return n, e.store.Commit(ctx, &haulier.Batch{Docs: with, Sync: sync})
@@ -99,38 +104,93 @@ func (e *Engine) applyEach(ctx context.Context, jobs []*haulier.Job, event func(
 	return n, nil
 }
 
-// applyAlone is applyEach for one job.
-func (e *Engine) applyAlone(ctx context.Context, j *haulier.Job, event func(*haulier.Job) haulier.Event, sync bool) (int, error) {
-	err := e.apply(ctx, j.ID, func(now *haulier.Job) (haulier.Event, error) { return event(now), nil }, sync)
-	switch {
-	case err == nil:
-		return 1, nil
-	case refused(err):
-		return 0, nil
+// applyTied is applyEach for jobs that are tied to others.
+func (e *Engine) applyTied(ctx context.Context, jobs []*haulier.Job, event func(*haulier.Job) haulier.Event, sync bool) (int, error) {
+	total := 0
+	for some := range slices.Chunk(jobs, tiedAtOnce) {
+		n, err := e.applyTogether(ctx, some, event, sync)
+		if errors.Is(err, haulier.ErrConflict) {
+			n, err = e.applyAlone(ctx, some, event, sync)
+		}
+		if total += n; err != nil {
+			return total, err
+		}
 	}
-	return 0, err
+	return total, nil
 }
 
-// commit makes a commit that leaves some work to do afterwards, "" for none. When whether
+// applyTogether is applyTied in one commit; ErrConflict: somebody else was faster with one of the jobs.
+func (e *Engine) applyTogether(ctx context.Context, jobs []*haulier.Job, event func(*haulier.Job) haulier.Event, sync bool) (int, error) {
+	now, err := e.now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	t, n := flow.Begin(e.store, now), 0
+	for _, j := range jobs {
+		j = t.Adopt(j) // what became of those before may have changed it
+		next, err := j.Next(event(j), now)
+		if err == nil {
+			err = t.Set(ctx, j, next)
+		}
+		if err != nil && !refused(err) {
+			return 0, err
+		}
+		if err == nil {
+			n++
+		}
+	}
+	if n == 0 {
+		return 0, nil
+	}
+	b := haulier.Batch{Sync: sync}
+	work, err := t.Flush(ctx, &b)
+	if err == nil {
+		err = e.commit(ctx, &b, work)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+// applyAlone is applyEach in a commit for each job.
+func (e *Engine) applyAlone(ctx context.Context, jobs []*haulier.Job, event func(*haulier.Job) haulier.Event, sync bool) (int, error) {
+	n := 0
+	for _, j := range jobs {
+		err := e.apply(ctx, j.ID, func(now *haulier.Job) (haulier.Event, error) { return event(now), nil }, sync)
+		switch {
+		case err == nil:
+			n++
+		case !refused(err):
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// commit makes a commit that leaves some work to do afterwards. When whether
 // it was made is not known, the work is looked for all the same.
-func (e *Engine) commit(ctx context.Context, b *haulier.Batch, work string) error {
+func (e *Engine) commit(ctx context.Context, b *haulier.Batch, work []string) error {
 	err := e.store.Commit(ctx, b)
-	if work != "" && !errors.Is(err, haulier.ErrConflict) {
-		e.handOver(work)
+	if len(work) > 0 && !errors.Is(err, haulier.ErrConflict) {
+		e.effects.add(work...)
 	}
 	return err
 }
 
-// tied reports whether a change of the job may mean something for others.
-func tied(j *haulier.Job) bool { return j.Flow != nil || j.Standing != nil }
+// tied reports whether a change of the job may mean something for others. A job that its worker
+// says it runs, after a power cut, may have to hold keys of which it knows nothing.
+func (e *Engine) tied(j *haulier.Job, next *haulier.Status) bool {
+	return j.Flow != nil || j.Standing != nil || j.State.Waits() && next.State.Owned() && e.limits.any()
+}
 
 // tie puts a job's change into b, with all that follows from it. work is what is left to do afterwards.
-func (e *Engine) tie(ctx context.Context, b *haulier.Batch, j *haulier.Job, next haulier.Status, now time.Time) (work string, err error) {
+func (e *Engine) tie(ctx context.Context, b *haulier.Batch, j *haulier.Job, next haulier.Status, now time.Time) (work []string, err error) {
 	t := flow.Begin(e.store, now)
 	if err := t.Set(ctx, j, next); err != nil {
-		return "", err
+		return nil, err
 	}
-	return t.Flush(b)
+	return t.Flush(ctx, b)
 }
 
 // refused reports whether the job's state, and not the store, said no.

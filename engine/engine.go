@@ -50,9 +50,8 @@ type Engine struct {
 	admitting sync.Mutex    // held while it is decided which claimed jobs may start
 	poke      chan struct{} // wakes the sweeper
 	alarm     alarm
-	leftMu    sync.Mutex
-	left      []string      // keys of changes by filter which nobody carries out
-	leftMore  chan struct{} // there are such
+	left      *backlog // changes by filter which nobody carries out
+	effects   *backlog // what changes mean for other jobs, as far as it was too much for one commit
 	stop      context.CancelFunc
 }
 
@@ -76,7 +75,7 @@ func New(cfg Config) (*Engine, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	e := &Engine{
 		store: cfg.Store, blobs: cfg.Blobs, log: cfg.Log,
-		poke: make(chan struct{}, 1), leftMore: make(chan struct{}, 1), stop: stop,
+		poke: make(chan struct{}, 1), left: newBacklog(), effects: newBacklog(), stop: stop,
 		hub: newHub(),
 	}
 	e.sessions = newSessions()
@@ -116,12 +115,13 @@ func (e *Engine) load(ctx context.Context) error {
 }
 
 // Run does what nobody calls for: fires timers, ends sessions whose lease is
-// over, purges old jobs, and completes changes by filter that a dead server
-// left. It blocks until ctx ends and returns nil then.
+// over, purges old jobs, completes changes by filter that a dead server
+// left, and what changes mean for other jobs. It blocks until ctx ends and returns nil then.
 func (e *Engine) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return e.sweep(ctx) })
 	g.Go(func() error { return e.resumeWork(ctx) })
+	g.Go(func() error { return e.resumeFlows(ctx) })
 	err := g.Wait()
 	if ctx.Err() != nil && err == nil {
 		return nil

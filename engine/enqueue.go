@@ -165,7 +165,7 @@ func (e *Engine) enqueueAlone(ctx context.Context, r *haulier.EnqueueRequest, b 
 	}
 	tied := flows(r.Jobs)
 	for range enqueueTries {
-		commit, work := *b, ""
+		commit, work := *b, []string(nil)
 		commit.Sync = true
 		if tied {
 			commit.Insert = nil
@@ -174,7 +174,7 @@ func (e *Engine) enqueueAlone(ctx context.Context, r *haulier.EnqueueRequest, b 
 			if ids, err = t.Add(ctx, b.Insert); err != nil {
 				return haulier.EnqueueResult{Err: fmt.Errorf("enqueue: %w", err)}
 			}
-			if work, err = t.Flush(&commit); err != nil {
+			if work, err = t.Flush(ctx, &commit); err != nil {
 				return haulier.EnqueueResult{Err: fmt.Errorf("enqueue: %w", err)}
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -268,17 +269,13 @@ func (w *tangle) docs(kind haulier.DocKind) []haulier.Doc {
 
 // checkNeeds looks at a job that may start: what it needs must have ended as it should.
 func (w *tangle) checkNeeds(j *haulier.Job) {
-	if w.retried || j.Flow == nil {
+	if w.retried {
 		return
 	}
 	all := w.jobs()
-	for _, n := range j.Needs {
-		p := all[n.Job]
-		for p != nil && p.State == haulier.Collapsed {
-			p = all[p.Survivor]
-		}
-		if p != nil && !n.On.Met(p.State) {
-			w.t.Errorf("job %v starts though %v, which it needs %s, is %v", j.ID, p.ID, n.On, p.State)
+	for p, on := range w.parents(all, j) {
+		if !on.Met(p.State) {
+			w.t.Errorf("job %v starts though %v, which it needs %s, is %v", j.ID, p.ID, on, p.State)
 		}
 	}
 }
@@ -328,10 +325,11 @@ func (w *tangle) check() {
 }
 
 func (w *tangle) checkLocks(all map[haulier.ID]*haulier.Job, held map[string]int) {
-	waiting := map[string]int{}
+	waiting, inLine := map[string]int{}, map[haulier.ID]bool{}
 	for _, d := range w.docs(flow.DocWaiter) {
 		var id haulier.ID
 		copy(id[:], d.Value)
+		inLine[id] = true
 		key := strings.Split(d.Key, "/")[1]
 		waiting[key]++
 		if j := all[id]; j == nil || j.Standing == nil || j.Gate != key || j.State.Terminal() {
@@ -361,8 +359,8 @@ func (w *tangle) checkLocks(all map[haulier.ID]*haulier.Job, held map[string]int
 		}
 	}
 	for _, j := range all {
-		if j.Standing != nil && j.Gate != "" && !seen[j.Gate] {
-			w.t.Errorf("job %v waits at %s, which nobody knows", j.ID, j.Gate)
+		if j.Standing != nil && j.Gate != "" && (j.State == haulier.Blocked || j.State == haulier.Scheduled) && !inLine[j.ID] {
+			w.t.Errorf("job %v is %v at %s, but not in the line there", j.ID, j.State, j.Gate)
 		}
 	}
 }
@@ -408,14 +406,37 @@ func (w *tangle) settle() {
 		synctest.Wait()
 		w.check()
 	}
-	for _, j := range w.jobs() {
-		if !j.State.Terminal() {
-			w.t.Errorf("job %v is %v at the end: %s; %+v %+v", j.ID, j.State, j.Reason, j.Flow, j.Standing)
+	all := w.jobs()
+	for _, j := range all {
+		if j.State.Terminal() {
+			continue
+		}
+		w.t.Errorf("job %v is %v at the end: %s; %+v %+v", j.ID, j.State, j.Reason, j.Flow, j.Standing)
+		for p := range w.parents(all, j) {
+			w.t.Logf("it needs job %v, which is %v: %+v", p.ID, p.State, p.History)
 		}
 	}
 	for _, kind := range []haulier.DocKind{flow.DocLock, flow.DocWaiter, haulier.DocWork} {
 		for _, d := range w.docs(kind) {
 			w.t.Errorf("left at the end: %s %s %s", kind, d.Key, d.Value)
+		}
+	}
+}
+
+// parents are the jobs that j needs, or those that replaced them.
+func (w *tangle) parents(all map[haulier.ID]*haulier.Job, j *haulier.Job) iter.Seq2[*haulier.Job, haulier.Condition] {
+	return func(yield func(*haulier.Job, haulier.Condition) bool) {
+		if j.Flow == nil {
+			return
+		}
+		for _, n := range j.Needs {
+			p := all[n.Job]
+			for p != nil && p.State == haulier.Collapsed {
+				p = all[p.Survivor]
+			}
+			if p != nil && !yield(p, n.On) {
+				return
+			}
 		}
 	}
 }

@@ -85,13 +85,11 @@ func (e *Engine) SetLimit(ctx context.Context, tenant, key string, l haulier.Lim
 	if l == (haulier.Limit{}) {
 		set = nil
 	}
-	name := tenant + "/" + key
-	if set != nil {
-		e.limits.put(name, true) // before it holds: a look at the key too many does no harm, one too few would
-	}
+	// While it is not known whether it counts, it is looked for.
+	e.limits.put(tenant+"/"+key, true)
 	err := e.transact(ctx, true, func(t *flow.Tx) error { return t.SetLimit(ctx, tenant, key, set) })
 	if err == nil && set == nil {
-		e.limits.put(name, false)
+		e.limits.put(tenant+"/"+key, false)
 	}
 	return err
 }
@@ -129,9 +127,11 @@ func (e *Engine) Limits(ctx context.Context, tenant string) ([]haulier.KeyStandi
 			if err := json.Unmarshal(d.Value, &k.Limit); err != nil {
 				return nil, fmt.Errorf("limit %s: %w: %w", d.Key, haulier.ErrCorrupt, err)
 			}
-			if k.Holders, k.Held, k.Waiting, err = flow.Standing(ctx, e.store, tenant, k.Key); err != nil {
+			l, _, err := flow.Standing(ctx, e.store, tenant, k.Key)
+			if err != nil {
 				return nil, fmt.Errorf("limits: %w", err)
 			}
+			k.Holders, k.Held, k.Waiting = l.Holders, l.Held, l.Waiting
 			out = append(out, k)
 		}
 	}
@@ -139,7 +139,7 @@ func (e *Engine) Limits(ctx context.Context, tenant string) ([]haulier.KeyStandi
 
 // transact commits what build puts into a transaction, anew while others are faster.
 func (e *Engine) transact(ctx context.Context, sync bool, build func(*flow.Tx) error) error {
-	for range conflictTries {
+	for range tiedTries {
 		now, err := e.now(ctx)
 		if err != nil {
 			return err
@@ -149,7 +149,7 @@ func (e *Engine) transact(ctx context.Context, sync bool, build func(*flow.Tx) e
 			return err
 		}
 		b := haulier.Batch{Sync: sync}
-		work, err := t.Flush(&b)
+		work, err := t.Flush(ctx, &b)
 		if err != nil {
 			return err
 		}

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/haulier/haulier"
-	"github.com/haulier/haulier/engine/flow"
 )
 
 // operation is a change of many jobs, kept as a document until it is complete.
@@ -132,7 +131,7 @@ func (e *Engine) operateFilter(ctx context.Context, op operation) (haulier.Chang
 	}
 	err = e.carryOut(ctx, key, &op)
 	if err != nil && ctx.Err() != nil {
-		e.handOver(key)
+		e.left.add(key)
 		return haulier.Changed{N: op.N}, fmt.Errorf("%s jobs: %w: it goes on by itself", op.Op, ctx.Err())
 	}
 	if err != nil {
@@ -215,46 +214,7 @@ func (e *Engine) changePage(ctx context.Context, key string, op *operation, page
 	return err
 }
 
-// handOver gives an operation, whose caller has left, to Run.
-func (e *Engine) handOver(key string) {
-	e.leftMu.Lock()
-	defer e.leftMu.Unlock()
-	e.left = append(e.left, key)
-	select {
-	case e.leftMore <- struct{}{}:
-	default:
-	}
-}
-
-// loadWork finds the operations that a dead server left; who calls it does not serve yet.
-func (e *Engine) loadWork(ctx context.Context) error {
-	docs, err := e.store.Docs(ctx, haulier.DocWork, "", "", 1000)
-	for _, d := range docs {
-		e.handOver(d.Key)
-	}
-	return err
-}
-
-// resumeWork completes operations which a dead server or an impatient caller left.
-func (e *Engine) resumeWork(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-e.leftMore:
-		}
-		e.leftMu.Lock()
-		keys := e.left
-		e.left = nil
-		e.leftMu.Unlock()
-		for _, key := range keys {
-			if err := e.resumeOne(ctx, key); err != nil && ctx.Err() == nil {
-				e.log.Error("change by filter not completed; it goes on when the server starts again", "work", key, "err", err)
-			}
-		}
-	}
-}
-
+// resumeOne completes a change by filter.
 func (e *Engine) resumeOne(ctx context.Context, key string) error {
 	d, err := e.store.Doc(ctx, haulier.DocWork, key)
 	if errors.Is(err, haulier.ErrNotFound) {
@@ -267,56 +227,6 @@ func (e *Engine) resumeOne(ctx context.Context, key string) error {
 	if err := json.Unmarshal(d.Value, &op); err != nil {
 		return fmt.Errorf("work %s: %w: %w", key, haulier.ErrCorrupt, err)
 	}
-	if op.Op == flow.WorkOp {
-		return e.resumeFlow(ctx, key)
-	}
 	e.log.Info("completing a change by filter", "work", key, "op", op.Op, "done", op.N)
 	return e.carryOut(ctx, key, &op)
-}
-
-// loadFlow finds what changes of other servers, or commits whose end nobody heard of, left to do for other jobs.
-func (e *Engine) loadFlow(ctx context.Context) error {
-	docs, err := e.store.Docs(ctx, haulier.DocWork, "", "", 1000)
-	for _, d := range docs {
-		var op operation
-		if json.Unmarshal(d.Value, &op) == nil && op.Op == flow.WorkOp {
-			e.handOver(d.Key)
-		}
-	}
-	return err
-}
-
-// resumeFlow carries out what a change left to do for other jobs, in bounded commits.
-func (e *Engine) resumeFlow(ctx context.Context, key string) error {
-	for tries := 0; tries < conflictTries; {
-		d, err := e.store.Doc(ctx, haulier.DocWork, key)
-		if errors.Is(err, haulier.ErrNotFound) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		now, err := e.now(ctx)
-		if err != nil {
-			return err
-		}
-		var b haulier.Batch
-		done, err := flow.Begin(e.store, now).Resume(ctx, d, &b)
-		if err != nil {
-			return err
-		}
-		err = e.store.Commit(ctx, &b)
-		switch {
-		case errors.Is(err, haulier.ErrConflict):
-			tries++
-			continue
-		case err != nil:
-			return err
-		case done:
-			return nil
-		}
-		tries = 0
-	}
-	e.handOver(key)
-	return nil
 }

@@ -41,7 +41,7 @@ func (e *Engine) Report(ctx context.Context, session haulier.ID, reports []hauli
 func (e *Engine) reportEach(ctx context.Context, s *session, reports []haulier.Report, groups [][]int, errs []error) error {
 	for _, g := range groups {
 		var err error
-		for range conflictTries {
+		for range tiedTries {
 			if err = e.reportOnce(ctx, s, reports, [][]int{g}, errs); !errors.Is(err, haulier.ErrConflict) {
 				break
 			}
@@ -113,9 +113,9 @@ func (e *Engine) reportOnce(ctx context.Context, s *session, reports []haulier.R
 			return err
 		}
 	}
-	work := ""
+	var work []string
 	if r.tx != nil {
-		if work, err = r.tx.Flush(&r.batch); err != nil {
+		if work, err = r.tx.Flush(ctx, &r.batch); err != nil {
 			return err
 		}
 	}
@@ -148,6 +148,9 @@ func (r *reporting) job(ctx context.Context, j *haulier.Job, reports []haulier.R
 			errs[i] = fmt.Errorf("job %v: %w: it was deleted", reports[i].Job, haulier.ErrLeaseLost)
 		}
 		return nil
+	}
+	if r.tx != nil {
+		j = r.tx.Adopt(j) // what became of those before may have changed it
 	}
 	before := j.Rev
 	cur := *j
@@ -187,7 +190,7 @@ func (r *reporting) job(ctx context.Context, j *haulier.Job, reports []haulier.R
 	}
 	switch {
 	case cur.Rev == before:
-	case tied(j):
+	case r.e.tied(j, &cur.Status):
 		if err := r.flow().Set(ctx, j, cur.Status); err != nil {
 			return err
 		}

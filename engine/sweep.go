@@ -211,40 +211,69 @@ func (e *Engine) purge(ctx context.Context, ids []haulier.ID) error {
 // remove deletes terminal jobs, their output and their hold on blobs, and returns how many it deleted.
 func (e *Engine) remove(ctx context.Context, jobs []*haulier.Job) (int, error) {
 	total := 0
-	for len(jobs) > 0 {
-		n := min(len(jobs), pageSize)
-		var b haulier.Batch
-		var blobs []string
-		for _, j := range jobs[:n] {
-			if !j.State.Terminal() {
-				continue
-			}
-			held, err := e.removal(ctx, &b, j)
-			if err != nil {
-				return total, err
-			}
-			blobs = append(blobs, held...)
+	for some := range slices.Chunk(jobs, pageSize) {
+		n, err := e.removeTogether(ctx, some)
+		if errors.Is(err, haulier.ErrConflict) {
+			n, err = e.removeAlone(ctx, some)
 		}
-		b.Sync = true
-		if err := e.store.Commit(ctx, &b); err != nil && !errors.Is(err, haulier.ErrConflict) {
+		if total += n; err != nil {
 			return total, err
-		} else if err == nil {
-			total += len(b.Delete)
-			e.releaseBlobs(ctx, blobs)
 		}
-		jobs = jobs[n:]
 	}
 	return total, nil
+}
+
+// removeAlone is remove in a commit for each job, as it is now.
+func (e *Engine) removeAlone(ctx context.Context, jobs []*haulier.Job) (int, error) {
+	total := 0
+	for _, j := range jobs {
+		now, err := e.present(ctx, []haulier.ID{j.ID})
+		if err != nil {
+			return total, err
+		}
+		n, err := e.removeTogether(ctx, now)
+		if err != nil && !errors.Is(err, haulier.ErrConflict) {
+			return total, err
+		}
+		total += n
+	}
+	return total, nil
+}
+
+// removeTogether is remove in one commit; ErrConflict: one of the jobs has changed.
+func (e *Engine) removeTogether(ctx context.Context, jobs []*haulier.Job) (int, error) {
+	b := haulier.Batch{Sync: true}
+	var blobs, work []string
+	for _, j := range jobs {
+		if !j.State.Terminal() {
+			continue
+		}
+		if j.Flow != nil || j.Standing != nil {
+			left, err := flow.Forget(ctx, e.store, j, &b)
+			if err != nil {
+				return 0, err
+			}
+			work = append(work, left...)
+		}
+		held, err := e.removal(ctx, &b, j)
+		if err != nil {
+			return 0, err
+		}
+		blobs = append(blobs, held...)
+	}
+	if len(b.Delete) == 0 {
+		return 0, nil
+	}
+	if err := e.commit(ctx, &b, work); err != nil {
+		return 0, err
+	}
+	e.releaseBlobs(ctx, blobs)
+	return len(b.Delete), nil
 }
 
 // removal adds a job's removal to the batch, and returns the blobs that it held.
 func (e *Engine) removal(ctx context.Context, b *haulier.Batch, j *haulier.Job) ([]string, error) {
 	b.Delete = append(b.Delete, haulier.JobDelete{ID: j.ID, Expect: j.Rev})
-	if tied(j) {
-		if err := flow.Forget(ctx, e.store, j, b); err != nil {
-			return nil, err
-		}
-	}
 	var blobs []string
 	if j.Attempt > 0 {
 		writes, held, err := e.dropOutputs(ctx, j.ID)

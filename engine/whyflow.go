@@ -57,7 +57,7 @@ func (w *why) needs(ctx context.Context) error {
 
 // gate says who holds the key at which the job waits.
 func (w *why) gate(ctx context.Context) error {
-	holders, held, waiting, err := flow.Standing(ctx, w.e.store, w.j.Tenant, w.j.Gate)
+	l, _, err := flow.Standing(ctx, w.e.store, w.j.Tenant, w.j.Gate)
 	if err != nil {
 		return fmt.Errorf("why: %w", err)
 	}
@@ -66,14 +66,14 @@ func (w *why) gate(ctx context.Context) error {
 		return nil
 	}
 	var list []string
-	for i, id := range holders {
+	for i, id := range l.Holders {
 		if i == named {
 			list = append(list, "…")
 			break
 		}
 		list = append(list, id.String())
 	}
-	w.say("it waits for key %s, held by %s%s; %d wait there", w.j.Gate, numbered(held, "job"), colon(strings.Join(list, ", ")), waiting)
+	w.say("it waits for key %s, held by %s%s; %d wait there", w.j.Gate, numbered(l.Held, "job"), colon(strings.Join(list, ", ")), l.Waiting)
 	return nil
 }
 

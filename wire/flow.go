@@ -153,6 +153,8 @@ const (
 	standWaived
 	standSurvivor
 	standCause
+	standBarred
+	standSince
 )
 
 func appendStanding(b []byte, s *haulier.Standing) []byte {
@@ -169,6 +171,8 @@ func appendStanding(b []byte, s *haulier.Standing) []byte {
 	}
 	b = putID(b, standSurvivor, s.Survivor)
 	b = putID(b, standCause, s.Cause)
+	b = putInt(b, standBarred, s.Barred)
+	b = putTime(b, standSince, s.Since)
 	return shut(b, mark)
 }
 
@@ -193,6 +197,10 @@ func (f *fields) standing() *haulier.Standing {
 			s.Survivor = e.id()
 		case standCause:
 			s.Cause = e.id()
+		case standBarred:
+			s.Barred = e.int()
+		case standSince:
+			s.Since = e.time()
 		}
 	}
 	f.take(e.bad)

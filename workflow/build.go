@@ -159,10 +159,10 @@ func (b *builder) finish() {
 func (b *builder) requirements(j *job) {
 	for _, n := range j.requires {
 		other := b.w.byName[n.Value]
-		switch {
-		case other == nil:
+		switch other {
+		case nil:
 			b.unknown(n, n.Value)
-		case other == j:
+		case j:
 			b.fail(n, "job %s requires itself: remove it", j.name)
 		default:
 			b.raw = append(b.raw, rawLink{[]*job{other}, []*job{j}})

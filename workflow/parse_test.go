@@ -78,7 +78,7 @@ func TestFaults(t *testing.T) {
 
 // One reading tells all faults, by line.
 func TestFaultsTogether(t *testing.T) {
-	_, err := workflow.Parse([]byte("workflow:\n  - A\n  - B\njobs:\n  B:\n    task: {podman: x}\n    retries: many\n  A:\n    timeout: 5\n  C: {task: x}\nnmae: y\n"))
+	_, err := workflow.Parse([]byte("workflow:\n  - A\n  - B\njobs:\n  B:\n    task: {podman: x}\n    retries: many\n  A:\n    timeout: 5\n  C: {task: x}\ntitle: y\n"))
 	var all workflow.Errors
 	if !errors.As(err, &all) {
 		t.Fatalf("%T is not Errors", err)

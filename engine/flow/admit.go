@@ -8,81 +8,10 @@ import (
 	"github.com/haulier/haulier"
 )
 
-// Limit is what an operator sets for a key.
-type Limit = haulier.Limit
-
-func rated(l *Limit) bool { return l != nil && l.Rate > 0 }
-
-// gap is the time between two starts.
-func gap(l *Limit) time.Duration {
-	per := time.Duration(l.Per)
-	if per <= 0 {
-		per = time.Second
-	}
-	return max(per/time.Duration(l.Rate), time.Microsecond)
-}
-
-// bound is how many others may hold the key when j starts.
-func bound(l *Limit, j *haulier.Job, key string) (int, bool) {
-	n, ok := 0, false
-	if j.Flow != nil {
-		n, ok = j.Flow.Bound(key)
-	}
-	if l != nil && l.Running > 0 && (!ok || l.Running < n) && limits(j, key) {
-		n, ok = l.Running, true
-	}
-	return n, ok
-}
-
-// QueueKey is the key that all jobs of a queue hold when it has a limit, TenantKey that of a tenant's.
-func QueueKey(queue string) string { return "queue:" + queue }
-
-// TenantKey is the key that all jobs of a tenant hold when it has a limit.
-const TenantKey = "tenant:"
-
-func limits(j *haulier.Job, key string) bool {
-	return key == TenantKey || key == QueueKey(j.Queue) || j.Flow != nil && slices.Contains(j.Limits, key)
-}
-
-// holds reports whether j holds the key while it runs.
-func holds(j *haulier.Job, key string) bool {
-	return limits(j, key) || j.Flow != nil && slices.Contains(j.Holds, key)
-}
-
-func (t *Tx) limit(ctx context.Context, tenant, key string) (*Limit, error) {
-	name := lockKey(tenant, key)
-	b, err := t.get(ctx, DocLimit, name)
-	if err != nil || b == nil {
-		return nil, err
-	}
-	var l Limit
-	return &l, decode(DocLimit, name, b, &l)
-}
-
-// SetLimit changes the limit of a key, nil removes it, and calls who may start now.
-func (t *Tx) SetLimit(ctx context.Context, tenant, key string, l *Limit) error {
-	if _, err := t.limit(ctx, tenant, key); err != nil {
-		return err
-	}
-	var value []byte
-	if l != nil {
-		value = encode(l)
-	}
-	t.put(DocLimit, lockKey(tenant, key), value)
-	k, err := t.lock(ctx, tenant, key)
-	if err != nil {
-		return err
-	}
-	k.Free = time.Time{}
-	t.putLock(tenant, key, k)
-	t.later(Rest{Do: doPromote, Tenant: tenant, Key: key})
-	return t.settle(ctx)
-}
-
 // stop is what keeps a job from starting.
 type stop struct {
 	key   string    // key at which it waits; "": none
-	until time.Time // it looks again then; zero: only when it is called
+	until time.Time // it starts in spite of it then; zero: only when it is called
 }
 
 // Admit decides for each of the jobs, which the session has just claimed, whether it may start.
@@ -91,35 +20,46 @@ type stop struct {
 func (t *Tx) Admit(ctx context.Context, jobs []haulier.Job, extra func(*haulier.Job) []string) ([]haulier.Job, error) {
 	out := jobs[:0:0]
 	for i := range jobs {
-		j := t.adopt(&jobs[i])
+		j := t.Adopt(&jobs[i])
 		more := extra(j)
 		if !j.Flow.Gated() && len(more) == 0 && gateOf(&j.Status) == "" {
 			out = append(out, *j)
 			continue
 		}
-		keys := more
-		if j.Flow != nil {
-			keys = append(append(slices.Clone(j.Holds), j.Limits...), more...)
-		}
-		slices.Sort(keys)
-		keys = slices.Compact(keys)
+		keys := taking(j, more)
 		s, waived, err := t.look(ctx, j, keys)
 		if err != nil {
 			return nil, err
 		}
 		if s.key != "" {
-			err = t.park(ctx, j, s)
-		} else {
-			err = t.start(ctx, j, keys, waived)
+			if err := t.park(ctx, j, s); err != nil {
+				return nil, err
+			}
+			continue
 		}
-		if err != nil {
+		if err := t.start(ctx, j, keys, waived); err != nil {
 			return nil, err
 		}
-		if s.key == "" {
-			out = append(out, t.jobs[j.ID].job)
-		}
+		out = append(out, *j)
 	}
-	return out, t.settle(ctx)
+	return out, nil
+}
+
+// Obstacle is the key at which a job would wait if it were claimed now; "": none.
+func Obstacle(ctx context.Context, store haulier.Store, now time.Time, j *haulier.Job, extra []string) (string, error) {
+	t := Begin(store, now)
+	s, _, err := t.look(ctx, t.Adopt(j), taking(j, extra))
+	return s.key, err
+}
+
+// taking lists the keys that a job holds when it starts, each once.
+func taking(j *haulier.Job, extra []string) []string {
+	keys := slices.Clone(extra)
+	if j.Flow != nil {
+		keys = append(append(keys, j.Holds...), j.Limits...)
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }
 
 // look finds the first key at which the job must wait, and the keys for which it waits no longer.
@@ -129,7 +69,7 @@ func (t *Tx) look(ctx context.Context, j *haulier.Job, keys []string) (s stop, w
 		for i := range j.YieldsTo {
 			y := &j.YieldsTo[i]
 			if y.For > 0 {
-				end := since(j).Add(time.Duration(y.For))
+				end := t.began(j).Add(time.Duration(y.For))
 				if !t.now.Before(end) {
 					waived = append(waived, y.Key)
 					continue
@@ -148,65 +88,47 @@ func (t *Tx) look(ctx context.Context, j *haulier.Job, keys []string) (s stop, w
 		if slices.Contains(waived, key) {
 			continue
 		}
-		if s, err = t.lookAt(ctx, j, key); err != nil || s.key != "" {
-			if end := ends[key]; !end.IsZero() && (s.until.IsZero() || end.Before(s.until)) {
-				s.until = end
-			}
-			return s, nil, err
+		if free, err := t.lookAt(ctx, j, key); err != nil || !free {
+			return stop{key, ends[key]}, nil, err
 		}
 	}
 	return stop{}, waived, nil
 }
 
-// lookAt says whether the job may start as far as one key is concerned: within its
-// bounds, and not before others whose turn it is.
-func (t *Tx) lookAt(ctx context.Context, j *haulier.Job, key string) (stop, error) {
-	l, err := t.lock(ctx, j.Tenant, key)
-	if err != nil {
-		return stop{}, err
+// began is when the job began to wait for keys.
+func (t *Tx) began(j *haulier.Job) time.Time {
+	if j.Standing != nil && !j.Since.IsZero() {
+		return j.Since
 	}
-	lim, err := t.limit(ctx, j.Tenant, key)
-	if err != nil {
-		return stop{}, err
-	}
-	me := t.caller(j, key, lim)
-	if ok, until := l.passes(t.now, me); !ok {
-		return stop{key, until}, nil
-	}
-	if !me.Holds {
-		return stop{}, nil
-	}
-	ahead, err := t.ahead(ctx, j, key, l)
-	if err != nil || ahead {
-		return stop{key: key}, err
-	}
-	if rated(lim) && l.Free.After(t.now) {
-		return stop{key, l.Free}, nil
-	}
-	return stop{}, nil
+	return t.now
 }
 
-// ahead reports whether somebody waits at the key whose turn comes before the job's. Who could
-// have started for longer than Grace has lost it.
-func (t *Tx) ahead(ctx context.Context, j *haulier.Job, key string, l *Lock) (bool, error) {
-	if l.Waiting == 0 {
-		return false, nil
-	}
-	mine := order(j)
-	line, err := t.line(ctx, j.Tenant, key, "", 4, l)
+// lookAt reports whether the job may start as far as one key is concerned: within its
+// bounds, and not before others whose turn it is.
+func (t *Tx) lookAt(ctx context.Context, j *haulier.Job, key string) (bool, error) {
+	l, err := t.lock(ctx, j.Tenant, key)
 	if err != nil {
 		return false, err
 	}
-	t.putLock(j.Tenant, key, l)
-	for _, w := range line {
-		if w.job.ID == j.ID || w.order >= mine {
-			return false, nil
-		}
-		if w.job.State != haulier.Pending || t.now.Before(w.job.Status.RunAt.Add(Grace)) {
-			return true, nil
-		}
+	lim, err := t.limit(ctx, j.Tenant, key)
+	if err != nil {
+		return false, err
 	}
-	return false, nil
+	me := t.caller(j, key, lim)
+	if ok, _ := l.passes(me); !ok {
+		return false, nil
+	}
+	if !me.Holds {
+		return true, nil
+	}
+	if rated(lim) && l.Free.After(t.now) {
+		return false, nil
+	}
+	if l.Waiting == 0 {
+		return true, nil
+	}
+	line, err := t.line(ctx, j.Tenant, key, 1, l)
+	return len(line) == 0 || me.Order < order(line[0]), err
 }
 
 // park sends a job to the line at a key.
@@ -215,10 +137,10 @@ func (t *Tx) park(ctx context.Context, j *haulier.Job, s stop) error {
 	if err := t.change(ctx, j, ev); err != nil {
 		return err
 	}
-	if now := &t.jobs[j.ID].job; gateOf(&now.Status) == s.key {
-		return t.enqueue(ctx, now, s.key)
+	if gateOf(&j.Status) != s.key {
+		return nil // a newer job has replaced it
 	}
-	return nil // a newer job has replaced it
+	return t.enqueue(ctx, j, s.key)
 }
 
 // start lets a job go, with its keys.
@@ -236,28 +158,34 @@ func (t *Tx) start(ctx context.Context, j *haulier.Job, keys, waived []string) e
 		if len(l.Holders) < shown {
 			l.Holders = append(l.Holders, j.ID)
 		}
-		if rated(lim) {
-			l.Free = t.now.Add(gap(lim))
-			t.later(Rest{Do: doPromote, Tenant: j.Tenant, Key: key})
+		if gateOf(&j.Status) == key {
+			l.Missed = 0
 		}
-		t.putLock(j.Tenant, key, l)
+		if rated(lim) {
+			l.Free = t.now.Add(Gap(lim))
+			t.promoteLater(j.Tenant, key)
+		}
+		t.putLock(j.Tenant, key)
 	}
 	ev := haulier.Event{Kind: haulier.EventAdmit, Session: j.Session, Attempt: j.Attempt, Keys: keys, Waived: waived}
 	return t.change(ctx, j, ev)
 }
 
-func since(j *haulier.Job) time.Time {
-	if j.Spec.RunAt.After(j.CreatedAt) {
-		return j.Spec.RunAt
+// keep gives a job its keys that runs already, whoever else holds them.
+func (t *Tx) keep(ctx context.Context, j *haulier.Job) error {
+	var limited []string
+	for _, key := range []string{QueueKey(j.Queue), TenantKey} {
+		lim, err := t.limit(ctx, j.Tenant, key)
+		if err != nil {
+			return err
+		}
+		if lim != nil {
+			limited = append(limited, key)
+		}
 	}
-	return j.CreatedAt
-}
-
-// Standing says how a key stands.
-func Standing(ctx context.Context, store haulier.Store, tenant, key string) (holders []haulier.ID, held, waiting int, err error) {
-	l, err := Begin(store, time.Time{}).lock(ctx, tenant, key)
-	if err != nil {
-		return nil, 0, 0, err
+	keys := taking(j, limited)
+	if len(keys) == 0 && gateOf(&j.Status) == "" {
+		return nil
 	}
-	return l.Holders, l.Held, l.Waiting, nil
+	return t.start(ctx, j, keys, nil)
 }

@@ -6,12 +6,13 @@
 // is set free or cancelled) goes into the same commit as the change. Where that may be more than
 // a commit should hold, the rest is written down as a document in that commit, and is carried out in
 // further ones: see Rest.
+//
+// A commit is checked against others by what it writes, not by what it read. So a rule that depends on a job or document
+// which it leaves as it is writes that too, where a change of it meanwhile would do harm.
 package flow
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -30,21 +31,26 @@ const (
 	DocLimit    haulier.DocKind = "limit"    // key: tenant/key; a Limit
 )
 
-// room is how many jobs one commit touches besides those it was made for. With
-// their documents they fit the transactions of every store.
-const room = 30
+// room is how many jobs one commit touches besides those it was made for, and as many again as
+// those. With their documents they fit the transactions of every store.
+var room = 30
 
 // Tx is a set of changes in the making, over what the store held when each part was
-// first read; a commit of its batch fails with ErrConflict if that has changed. It is for one goroutine.
+// first read; a commit of its batch fails with ErrConflict if what it writes has changed. It is for one goroutine.
 type Tx struct {
-	store haulier.Store
-	now   time.Time
-	jobs  map[haulier.ID]*entry
-	order []haulier.ID // of jobs that are to be written
-	docs  map[docName]*doc
-	names []docName // of docs, in order of their first change
-	rest  []Rest    // effects that are still to come
-	left  int       // jobs that may yet be touched
+	store  haulier.Store
+	now    time.Time
+	jobs   map[haulier.ID]*entry
+	order  []haulier.ID // of jobs that are to be written
+	docs   map[docName]*doc
+	names  []docName            // of docs that are to be written, in order of their first change
+	under  map[docName][]string // of names, the keys under each prefix that ends in a slash
+	locks  map[string]*held
+	lines  []string // of locks that were changed, in order of their first change
+	limits map[string]*Limit
+	rest   []Rest        // effects that are still to come
+	coming map[Rest]bool // of rest
+	left   int           // jobs that may yet be touched
 }
 
 // entry is a job as the transaction leaves it.
@@ -65,14 +71,37 @@ type doc struct {
 	set   bool
 }
 
-// Begin returns an empty transaction at a time of the store's clock.
-func Begin(store haulier.Store, now time.Time) *Tx {
-	return &Tx{store: store, now: now.UTC().Truncate(time.Microsecond), jobs: map[haulier.ID]*entry{}, docs: map[docName]*doc{}, left: room}
+// held is a lock as the transaction leaves it.
+type held struct {
+	Lock
+	set bool
 }
 
-// Flush adds the transaction's writes to b, and returns the key of the document that says
-// what is left to do, "" when nothing is.
-func (t *Tx) Flush(b *haulier.Batch) (work string, err error) {
+// Begin returns an empty transaction at a time of the store's clock.
+func Begin(store haulier.Store, now time.Time) *Tx {
+	return &Tx{
+		store: store, now: now.UTC().Truncate(time.Microsecond), left: room,
+		jobs: map[haulier.ID]*entry{}, docs: map[docName]*doc{}, under: map[docName][]string{},
+		locks: map[string]*held{}, limits: map[string]*Limit{}, coming: map[Rest]bool{},
+	}
+}
+
+// Flush carries out what follows from the transaction's changes, as far as there is room, and adds all its writes to
+// b. It returns the keys of the documents that say what is left to do.
+func (t *Tx) Flush(ctx context.Context, b *haulier.Batch) (work []string, err error) {
+	if err := t.settle(ctx); err != nil {
+		return nil, err
+	}
+	work = t.noteRest(t.rest)
+	t.write(b)
+	return work, nil
+}
+
+// write adds the jobs and documents to b.
+func (t *Tx) write(b *haulier.Batch) {
+	for _, name := range t.lines {
+		t.put(DocLock, name, t.locks[name].encode(t.now))
+	}
 	for _, id := range t.order {
 		e := t.jobs[id]
 		if e.rev == 0 {
@@ -89,16 +118,6 @@ func (t *Tx) Flush(b *haulier.Batch) (work string, err error) {
 		}
 		b.Docs = append(b.Docs, haulier.DocWrite{Kind: n.kind, Key: n.key, Expect: d.rev, Value: d.value})
 	}
-	if len(t.rest) == 0 {
-		return "", nil
-	}
-	w, err := json.Marshal(Work{Op: WorkOp, Rest: t.rest})
-	if err != nil {
-		return "", err
-	}
-	work = haulier.NewID(t.now).String()
-	b.Docs = append(b.Docs, haulier.DocWrite{Kind: haulier.DocWork, Key: work, Expect: 0, Value: w})
-	return work, nil
 }
 
 // Job returns a job as the transaction leaves it; nil: there is none. It is not to be changed.
@@ -106,15 +125,40 @@ func (t *Tx) Job(ctx context.Context, id haulier.ID) (*haulier.Job, error) {
 	if e, ok := t.jobs[id]; ok {
 		return &e.job, nil
 	}
-	jobs, err := t.store.Jobs(ctx, []haulier.ID{id})
-	if err != nil || jobs[0] == nil {
+	if err := t.fetch(ctx, []haulier.ID{id}); err != nil {
 		return nil, err
 	}
-	return t.adopt(jobs[0]), nil
+	if e, ok := t.jobs[id]; ok {
+		return &e.job, nil
+	}
+	return nil, nil
 }
 
-// adopt puts a job as it was read into the transaction.
-func (t *Tx) adopt(j *haulier.Job) *haulier.Job {
+// fetch reads those of the jobs that the transaction does not know yet, all at once.
+func (t *Tx) fetch(ctx context.Context, ids []haulier.ID) error {
+	var missing []haulier.ID
+	for _, id := range ids {
+		if _, ok := t.jobs[id]; !ok {
+			missing = append(missing, id)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	jobs, err := t.store.Jobs(ctx, missing)
+	if err != nil {
+		return err
+	}
+	for _, j := range jobs {
+		if j != nil {
+			t.Adopt(j)
+		}
+	}
+	return nil
+}
+
+// Adopt puts a job as it was read into the transaction, and returns it as the transaction leaves it. It is not to be changed.
+func (t *Tx) Adopt(j *haulier.Job) *haulier.Job {
 	if e, ok := t.jobs[j.ID]; ok {
 		return &e.job
 	}
@@ -123,26 +167,27 @@ func (t *Tx) adopt(j *haulier.Job) *haulier.Job {
 	return &e.job
 }
 
-// Become moves a job on by an event, with all that follows from it.
-func (t *Tx) Become(ctx context.Context, j *haulier.Job, ev haulier.Event) error {
-	j = t.adopt(j)
-	next, err := j.Next(ev, t.now)
-	if err != nil {
-		return err
-	}
-	return t.Set(ctx, j, next)
-}
-
 // Set gives a job the status that was decided elsewhere, with all that follows from it.
+// ErrConflict: the transaction has changed the job since it was decided, or the job may not run again; then nothing has changed.
 func (t *Tx) Set(ctx context.Context, j *haulier.Job, after haulier.Status) error {
-	j = t.adopt(j)
-	if err := t.set(ctx, j.ID, after); err != nil {
+	decided := j.Rev
+	if j = t.Adopt(j); j.Rev != decided {
+		return fmt.Errorf("job %v: %w: what became of others has changed it", j.ID, haulier.ErrConflict)
+	}
+	again := j.State.Terminal() && !after.State.Terminal()
+	if again {
+		if err := t.mayRun(ctx, j); err != nil {
+			return err
+		}
+	}
+	t.left++
+	if err := t.set(ctx, j.ID, after); err != nil || !again || j.Flow == nil {
 		return err
 	}
-	return t.settle(ctx)
+	return t.retake(ctx, j)
 }
 
-// change is Become without the effects, for use within one.
+// change moves a job on by an event, with what follows from it.
 func (t *Tx) change(ctx context.Context, j *haulier.Job, ev haulier.Event) error {
 	next, err := j.Next(ev, t.now)
 	if err != nil {
@@ -162,20 +207,12 @@ func (t *Tx) set(ctx context.Context, id haulier.ID, after haulier.Status) error
 	return t.follows(ctx, &e.job, &before)
 }
 
-// settle carries out effects until none is left or the commit is full.
-func (t *Tx) settle(ctx context.Context) error {
-	for len(t.rest) > 0 && t.left > 0 {
-		r := t.rest[0]
-		t.rest = t.rest[1:]
-		more, err := t.effect(ctx, r)
-		if err != nil {
-			return err
-		}
-		if more != nil {
-			t.rest = append([]Rest{*more}, t.rest...)
-		}
+// touch writes a job that others need as it is, so that the commit fails if it has changed meanwhile.
+func (t *Tx) touch(ctx context.Context, j *haulier.Job) error {
+	if t.jobs[j.ID].set {
+		return nil
 	}
-	return nil
+	return t.change(ctx, j, haulier.Event{Kind: haulier.EventNeeded})
 }
 
 // insert adds a new job.
@@ -204,7 +241,7 @@ func (t *Tx) get(ctx context.Context, kind haulier.DocKind, key string) ([]byte,
 	return d.value, nil
 }
 
-// put changes a document that get or list has read; nil removes it.
+// put changes a document that get or list has read, or that is new; nil removes it.
 func (t *Tx) put(kind haulier.DocKind, key string, value []byte) {
 	n := docName{kind, key}
 	d := t.docs[n]
@@ -215,21 +252,23 @@ func (t *Tx) put(kind haulier.DocKind, key string, value []byte) {
 	if !d.set {
 		d.set = true
 		t.names = append(t.names, n)
+		folder := docName{kind, key[:strings.LastIndexByte(key, '/')+1]}
+		t.under[folder] = append(t.under[folder], key)
 	}
 	d.value = value
 }
 
-// list returns up to limit documents whose key has the prefix and sorts after the given one, as the
-// transaction leaves them.
+// list returns up to limit documents whose key has the prefix, which ends in the last slash of
+// their keys, and sorts after the given one, as the transaction leaves them.
 func (t *Tx) list(ctx context.Context, kind haulier.DocKind, prefix, after string, limit int) ([]haulier.Doc, error) {
 	var own []haulier.Doc
 	gone := 0
-	for _, n := range t.names {
-		if n.kind != kind || !strings.HasPrefix(n.key, prefix) || n.key <= after {
+	for _, key := range t.under[docName{kind, prefix}] {
+		if key <= after {
 			continue
 		}
-		if d := t.docs[n]; d.value != nil && d.rev == 0 {
-			own = append(own, haulier.Doc{Kind: kind, Key: n.key, Value: d.value})
+		if d := t.docs[docName{kind, key}]; d.value != nil && d.rev == 0 {
+			own = append(own, haulier.Doc{Kind: kind, Key: key, Value: d.value})
 		} else if d.value == nil {
 			gone++
 		}
@@ -256,48 +295,4 @@ func (t *Tx) list(ctx context.Context, kind haulier.DocKind, prefix, after strin
 		out = merge(out, own, len(docs) == limit+gone)
 	}
 	return out[:min(len(out), limit)], nil
-}
-
-// merge puts two lists in order of their keys. When more may follow the first, what lies beyond its end is left out.
-func merge(a, b []haulier.Doc, open bool) []haulier.Doc {
-	end := ""
-	if open && len(a) > 0 {
-		end = a[len(a)-1].Key
-	}
-	for _, d := range b {
-		if end != "" && d.Key > end {
-			continue
-		}
-		at := len(a)
-		for i := range a {
-			if a[i].Key > d.Key {
-				at = i
-				break
-			}
-		}
-		a = append(a, haulier.Doc{})
-		copy(a[at+1:], a[at:])
-		a[at] = d
-	}
-	return a
-}
-
-// decode reads a document of JSON; none leaves v as it is.
-func decode(kind haulier.DocKind, key string, b []byte, v any) error {
-	if b == nil {
-		return nil
-	}
-	d := json.NewDecoder(bytes.NewReader(b))
-	if err := d.Decode(v); err != nil {
-		return fmt.Errorf("%s %s: %w: %w", kind, key, haulier.ErrCorrupt, err)
-	}
-	return nil
-}
-
-func encode(v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // plain structs of strings, numbers and times
-	}
-	return b
 }

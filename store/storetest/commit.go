@@ -62,7 +62,7 @@ func fullJob(f *fixture) haulier.Job {
 			History:    []haulier.Change{{At: f.now, State: haulier.Pending, Step: "s", By: "b"}, {At: f.at(time.Millisecond), State: haulier.Claimed}},
 			HistoryCut: 5,
 			Standing: &haulier.Standing{
-				NeedsLeft: 2, Needed: true, Gate: "g", CalledAt: f.at(time.Second), Held: []string{"h"}, Waived: []string{"w"},
+				NeedsLeft: 2, Barred: 1, Needed: true, Gate: "g", CalledAt: f.at(time.Second), Since: f.at(2 * time.Second), Held: []string{"h"}, Waived: []string{"w"},
 				Survivor: haulier.NewID(f.now), Cause: haulier.NewID(f.now),
 			},
 		},
