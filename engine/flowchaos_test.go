@@ -296,7 +296,7 @@ func (w *tangle) check() {
 				w.t.Errorf("job %v is blocked by nothing", j.ID)
 			}
 		}
-		if j.Flow != nil && j.Unique != nil && !j.State.Terminal() {
+		if j.Flow != nil && j.Unique != nil && j.Unique.Scope == haulier.UniqueActive && !j.State.Terminal() {
 			active[j.Unique.Key]++
 		}
 		if j.Flow != nil && j.Collapse != "" && j.State.Waits() && len(j.Needs) == 0 { // with needs it may have to come after an older one

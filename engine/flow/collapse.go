@@ -72,12 +72,19 @@ func (t *Tx) outrun(ctx context.Context, j *haulier.Job) error {
 	if err != nil {
 		return err
 	}
-	if newest == nil || bytes.Compare(newest.ID[:], j.ID[:]) <= 0 {
+	if !newer(newest, j) {
 		return t.collapse(ctx, j)
 	}
-	if !newest.State.Terminal() || newest.State == haulier.Succeeded {
-		if err := t.replace(ctx, j, newest); err != nil {
+	rivals, err := t.rivals(ctx, v, j)
+	if err != nil {
+		return err
+	}
+	for _, r := range rivals {
+		if err := t.replace(ctx, j, r); err != nil {
 			return err
+		}
+		if !j.State.Waits() {
+			break
 		}
 	}
 	if j.State.Waits() && !slices.Contains(v.Older, j.ID) && len(v.Older) < maxOlder {
@@ -85,6 +92,25 @@ func (t *Tx) outrun(ctx context.Context, j *haulier.Job) error {
 	}
 	t.put(DocCollapse, lockKey(j.Tenant, j.Collapse), encode(v))
 	return nil
+}
+
+// newer reports whether there is a job a that came after b.
+func newer(a, b *haulier.Job) bool { return a != nil && bytes.Compare(a.ID[:], b.ID[:]) > 0 }
+
+// rivals are the jobs in a line that came after j and make it superfluous, the newest first.
+func (t *Tx) rivals(ctx context.Context, v line, j *haulier.Job) ([]*haulier.Job, error) {
+	var out []*haulier.Job
+	for i, id := range append([]haulier.ID{v.Job}, v.Older...) {
+		r, err := t.survivor(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if newer(r, j) && (!r.State.Terminal() || i == 0 && r.State == haulier.Succeeded) && !slices.Contains(out, r) {
+			out = append(out, r)
+		}
+	}
+	slices.SortFunc(out, func(a, b *haulier.Job) int { return bytes.Compare(b.ID[:], a.ID[:]) })
+	return out, nil
 }
 
 // replace ends a job in favour of a newer one, which takes over those that need it; not
@@ -121,11 +147,11 @@ func (t *Tx) waitsFor(ctx context.Context, j, other *haulier.Job) (bool, error) 
 			return true, nil // it may have more needs than it says
 		}
 		for i := range at.Needs {
-			p, err := t.survivor(ctx, at.Needs[i].Job)
+			p, open, err := t.awaited(ctx, at, at.Needs[i].Job)
 			switch {
 			case err != nil:
 				return false, err
-			case p == nil || seen[p.ID]:
+			case !open || seen[p.ID]:
 				continue
 			case p.ID == other.ID || len(seen) == maxWalk:
 				return true, nil
@@ -135,6 +161,25 @@ func (t *Tx) waitsFor(ctx context.Context, j, other *haulier.Job) (bool, error) 
 		}
 	}
 	return false, nil
+}
+
+// awaited is the job that j needs by an id, or what replaced it, and whether j still waits for it.
+func (t *Tx) awaited(ctx context.Context, j *haulier.Job, id haulier.ID) (p *haulier.Job, open bool, err error) {
+	for range maxCollapses {
+		if p, err = t.Job(ctx, id); err != nil || p == nil {
+			return nil, false, err
+		}
+		e, err := t.get(ctx, DocNeed, needKey(id, j.ID)) // perhaps it is still to be moved to what replaced the job
+		if err != nil {
+			return nil, false, err
+		}
+		open = open || e != nil
+		if p.State != haulier.Collapsed || p.Standing == nil {
+			return p, open, nil
+		}
+		id = p.Survivor
+	}
+	return nil, false, nil
 }
 
 // inherit moves those that need r.Job, which was replaced, to the job that came in its place.
@@ -202,17 +247,17 @@ func (t *Tx) move(ctx context.Context, by, child *haulier.Job, old edge) error {
 	return t.judge(ctx, by.ID, by.State, child, e)
 }
 
-// newerWaits is the newer job of j's collapse key that waits, nil when there is none.
+// newerWaits is the newest job of j's collapse key that came after it and waits, nil when there is none.
 func (t *Tx) newerWaits(ctx context.Context, j *haulier.Job) (*haulier.Job, error) {
 	v, err := t.newest(ctx, j)
 	if err != nil {
 		return nil, err
 	}
-	newest, err := t.survivor(ctx, v.Job)
-	if err != nil || newest == nil || !newest.State.Waits() || bytes.Compare(newest.ID[:], j.ID[:]) <= 0 {
-		return nil, err
+	rivals, err := t.rivals(ctx, v, j)
+	if i := slices.IndexFunc(rivals, func(r *haulier.Job) bool { return r.State.Waits() }); i >= 0 {
+		return rivals[i], err
 	}
-	return newest, nil
+	return nil, err
 }
 
 // mayRun is ErrConflict when a job that has ended may not run again by hand.
