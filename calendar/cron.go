@@ -1,226 +1,147 @@
-// Package calendar knows the times that rules describe: cron expressions, as schedules use them.
-// It is pure: no clock, no I/O.
+// Package calendar computes times by rules: when a schedule fires (Cron) and
+// when jobs may start (Window). It keeps no state and reads no clock; the time
+// zones come from the standard library. What is compiled here never changes, so any
+// number of goroutines may use it at the same time.
+//
+// docs/calendar.md describes the texts that it reads.
 package calendar
 
 import (
 	"fmt"
+	"math/bits"
 	"strings"
 	"time"
 
 	"github.com/haulier/haulier"
 )
 
-// Cron is a rule for recurring times. It is immutable and safe for concurrent use.
-//
-// An expression has five fields (minute, hour, day of month, month, day of week) or six, with seconds before them: numbers, names of
-// months and days, lists, ranges, steps, * and ?. H stands for a number spread by a key, as in Jenkins. When both days are restricted,
-// either will do, as in Vixie's cron. Besides there are @hourly, @daily, @weekly, @monthly, @yearly and @every with a duration.
-//
-// Daylight saving: a time that a day leaves out takes place when the clocks have gone forward; one that comes twice
-// takes place the first time. Rules for each hour follow the hours that really pass.
-type Cron struct {
-	text                   string
-	zone                   *time.Location
-	sec, min, hour         uint64
-	dom, month, dow        uint64
-	domAny, dowAny, hourly bool
-	every                  time.Duration
-}
+// maxText is the length in bytes of the longest expression or rule.
+const maxText = 256
 
-// Options of a rule.
+// Options complete an expression.
 type Options struct {
-	Zone *time.Location // of the fields; nil: UTC
-	Key  string         // for H: rules of different keys spread
+	// Zone is whose clock counts where the expression doesn't begin with TZ=; nil is UTC.
+	Zone *time.Location
+	// Key spreads H: the same key gives the same times. Needed if the expression has an H.
+	Key string
+	// Anchor is from when @every counts: the first time is one interval later.
+	// Zero is 1970-01-01T00:00:00Z.
+	Anchor time.Time
 }
 
-// span is a field's numbers and names.
-type span struct {
-	name     string
-	min, max int
-	names    []string // of min and what follows
+// Cron is a rule with an endless row of times, by the second.
+//
+// An expression whose hour field has all hours follows the clock as it goes:
+// it fires whenever the clock shows a time that matches, in repeated hours as well,
+// so that every hour of real time is alike. Any other names times of the day, and each takes
+// place once: when the clock first shows it or, where clocks are put forward, first
+// shows a later one.
+type Cron struct {
+	text   string
+	zone   *time.Location
+	fields fields
+	always bool  // every hour of the day is named
+	every  int64 // seconds between two times, of @every; otherwise 0
+	anchor time.Time
 }
 
-var spans = [6]span{
-	{"second", 0, 59, nil},
-	{"minute", 0, 59, nil},
-	{"hour", 0, 23, nil},
-	{"day of month", 1, 31, nil},
-	{"month", 1, 12, []string{"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"}},
-	{"day of week", 0, 7, []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}},
+// macros are expressions by name.
+var macros = map[string]string{
+	"@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0",
+	"@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *",
 }
 
-var shorthands = map[string]string{
-	"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0",
-	"@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *",
-}
-
-// maxExpression bounds the bytes of an expression.
-const maxExpression = 500
-
-// Parse reads an expression. Errors wrap haulier.ErrInvalid and say what is wrong; a
-// rule that never comes true, such as the 30th of February, is one.
+// Parse reads an expression of five or six fields (seconds first), a name such as
+// @daily, or @every with a duration. What is wrong is a haulier.FieldError of the field "cron",
+// and so is an expression that would never fire.
 func Parse(expr string, o Options) (*Cron, error) {
-	c := &Cron{text: strings.TrimSpace(expr), zone: o.Zone}
-	if c.zone == nil {
-		c.zone = time.UTC
-	}
-	if len(expr) > maxExpression {
-		return nil, fmt.Errorf("cron: %w: the expression is longer than %d bytes", haulier.ErrInvalid, maxExpression)
-	}
-	text := strings.ToLower(c.text)
-	if rest, ok := strings.CutPrefix(text, "@every "); ok {
-		d, err := time.ParseDuration(strings.TrimSpace(rest))
-		if err != nil || d < time.Second {
-			return nil, fmt.Errorf("cron %q: %w: @every wants a duration of a second or more, such as 1h30m", c.text, haulier.ErrInvalid)
-		}
-		c.every = d
-		return c, nil
-	}
-	if long, ok := shorthands[text]; ok {
-		text = long
-	}
-	fields := strings.Fields(text)
-	if len(fields) == 5 {
-		fields = append([]string{"0"}, fields...)
-	}
-	if len(fields) != 6 {
-		return nil, fmt.Errorf("cron %q: %w: it has %d fields: give five (minute, hour, day of month, month, day of week), or six with seconds first",
-			c.text, haulier.ErrInvalid, len(fields))
-	}
-	var sets [6]uint64
-	for i, f := range fields {
-		var err error
-		if sets[i], err = parseField(f, &spans[i], hashOf(o.Key)); err != nil {
-			return nil, fmt.Errorf("cron %q: %w", c.text, err)
-		}
-	}
-	c.sec, c.min, c.hour, c.dom, c.month, c.dow = sets[0], sets[1], sets[2], sets[3], sets[4], sets[5]
-	if c.dow&(1<<7) != 0 { // 7 is Sunday too
-		c.dow = c.dow&^(1<<7) | 1
-	}
-	c.domAny, c.dowAny = c.dom == full(&spans[3]), c.dow == full(&span{min: 0, max: 6})
-	c.hourly = c.hour == full(&spans[2])
-	if c.Next(epoch).IsZero() {
-		return nil, fmt.Errorf("cron %q: %w: there is no such day", c.text, haulier.ErrInvalid)
+	c, err := parse(expr, o)
+	if err != nil {
+		return nil, &haulier.FieldError{Field: "cron", Msg: err.Error()}
 	}
 	return c, nil
 }
 
-var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+func parse(expr string, o Options) (*Cron, error) {
+	if len(expr) > maxText {
+		return nil, fmt.Errorf("has %d characters: use at most %d", len(expr), maxText)
+	}
+	words := strings.Fields(expr)
+	c := &Cron{text: strings.Join(words, " "), zone: o.Zone, anchor: o.Anchor}
+	words, err := c.takeZone(words)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(words) == 0:
+		return nil, fmt.Errorf("is empty: write minute, hour, day of month, month and day of week, as in 0 9 * * mon-fri")
+	case words[0] == "@every":
+		return c, c.parseEvery(words[1:])
+	case len(words) == 1 && strings.HasPrefix(words[0], "@"):
+		plain, ok := macros[words[0]]
+		if !ok {
+			return nil, fmt.Errorf("%q is not known: use @hourly, @daily, @weekly, @monthly, @yearly or @every 1h30m", words[0])
+		}
+		words = strings.Fields(plain)
+	}
+	if err := c.fields.parse(words, newSpread(o.Key)); err != nil {
+		return nil, err
+	}
+	c.always = bits.OnesCount64(c.fields.hour) == 24
+	return c, nil
+}
 
-// String is the expression as it was given.
+// takeZone finds the zone, and returns what follows TZ=.
+func (c *Cron) takeZone(words []string) ([]string, error) {
+	zone, words, err := leadingZone(words, c.zone)
+	if err != nil {
+		return nil, err
+	}
+	c.zone = zone
+	if _, offset := time.Unix(0, 0).In(zone).Zone(); max(offset, -offset) >= widest {
+		return nil, fmt.Errorf("the zone %v is more than %d hours from UTC: use a real one", zone, widest/3600)
+	}
+	return words, nil
+}
+
+// String returns the expression as it was written, with single spaces. Parse with the
+// same Options gives the same times again.
 func (c *Cron) String() string { return c.text }
 
-// horizon is for how many years a time is looked for: the 29th of February may be eight years off.
-const horizon = 9
-
-// Next is the first time after the given one; the zero time when there is none. Rules of @every
-// count from the given time.
+// Next returns the first time after the given one, in the zone of the expression. It
+// is zero when there is none before the year 10000.
 func (c *Cron) Next(after time.Time) time.Time {
 	if c.every > 0 {
-		return after.Add(c.every)
+		return c.tickAfter(after)
 	}
-	local := after.In(c.zone)
-	if c.hourly {
-		return c.nextReal(local)
+	t := max(after.Unix(), earliest)
+	if t >= latest {
+		return time.Time{}
 	}
-	// By the clock on the wall, as if it never changed; then back to real time.
-	wall := naive(local)
-	for end := wall.AddDate(horizon, 0, 0); ; {
-		wall = c.nextWall(wall.Truncate(time.Second).Add(time.Second), end)
-		if wall.IsZero() {
-			return time.Time{}
-		}
-		if t := c.real(wall); t.After(after) {
-			return t
-		}
+	if c.always {
+		return c.at(c.fields.nextShown(c.zone, t))
 	}
+	return c.at(c.fields.nextReached(c.zone, t))
 }
 
-// naive is the time on the wall, told as if it were UTC.
-func naive(t time.Time) time.Time {
-	y, m, d := t.Date()
-	return time.Date(y, m, d, t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
+// Prev returns the last time that is not after t, in the zone of the expression. It
+// is zero when there is none: before the year 1, or the first time of @every.
+func (c *Cron) Prev(t time.Time) time.Time {
+	if c.every > 0 {
+		return c.tickUntil(t)
+	}
+	u := min(t.Unix(), latest)
+	if u < earliest {
+		return time.Time{}
+	}
+	if c.always {
+		return c.at(c.fields.prevShown(c.zone, u))
+	}
+	return c.at(c.fields.prevReached(c.zone, u))
 }
 
-// nextWall is the first match from t on, before the end, by the clock on the wall.
-func (c *Cron) nextWall(t, end time.Time) time.Time {
-	for t.Before(end) {
-		y, m, d := t.Date()
-		switch {
-		case c.month&(1<<m) == 0:
-			t = time.Date(y, m+1, 1, 0, 0, 0, 0, time.UTC)
-		case !c.day(t):
-			t = time.Date(y, m, d+1, 0, 0, 0, 0, time.UTC)
-		case c.hour&(1<<t.Hour()) == 0:
-			t = time.Date(y, m, d, t.Hour()+1, 0, 0, 0, time.UTC)
-		case c.min&(1<<t.Minute()) == 0:
-			t = time.Date(y, m, d, t.Hour(), t.Minute()+1, 0, 0, time.UTC)
-		case c.sec&(1<<t.Second()) == 0:
-			t = t.Add(time.Second)
-		default:
-			return t
-		}
+func (c *Cron) at(unix int64, ok bool) time.Time {
+	if !ok {
+		return time.Time{}
 	}
-	return time.Time{}
-}
-
-// nextReal is the first match after t of a rule for each hour, by the time that passes.
-func (c *Cron) nextReal(t time.Time) time.Time {
-	end := t.AddDate(horizon, 0, 0)
-	for t = t.Truncate(time.Second).Add(time.Second); t.Before(end); {
-		y, m, d := t.Date()
-		before := t
-		switch {
-		case c.month&(1<<m) == 0:
-			t = time.Date(y, m+1, 1, 0, 0, 0, 0, c.zone)
-		case !c.day(t):
-			t = time.Date(y, m, d+1, 0, 0, 0, 0, c.zone)
-		case c.min&(1<<t.Minute()) == 0:
-			t = t.Add(time.Minute - time.Duration(t.Second())*time.Second)
-		case c.sec&(1<<t.Second()) == 0:
-			t = t.Add(time.Second)
-		default:
-			return t
-		}
-		if !t.After(before) { // a midnight that the day leaves out
-			t = before.Add(time.Hour)
-		}
-	}
-	return time.Time{}
-}
-
-// day reports whether the rule holds on the day of t. Of two restricted days either will do.
-func (c *Cron) day(t time.Time) bool {
-	dom, dow := c.dom&(1<<t.Day()) != 0, c.dow&(1<<t.Weekday()) != 0
-	if c.domAny || c.dowAny {
-		return dom && dow
-	}
-	return dom || dow
-}
-
-// real is when the clock on the wall first shows the time, or when it has passed over it.
-func (c *Cron) real(wall time.Time) time.Time {
-	y, m, d := wall.Date()
-	t := time.Date(y, m, d, wall.Hour(), wall.Minute(), wall.Second(), 0, c.zone)
-	start, end := t.ZoneBounds()
-	if shown := naive(t); !shown.Equal(wall) { // left out
-		if shown.After(wall) {
-			return start
-		}
-		return end
-	}
-	if start.IsZero() {
-		return t
-	}
-	_, now := t.Zone()
-	_, before := start.Add(-time.Second).Zone()
-	if first := t.Add(-time.Duration(before-now) * time.Second); before > now && first.Before(start) && naive(first).Equal(wall) {
-		return first
-	}
-	return t
-}
-
-func full(s *span) uint64 {
-	return (1<<(s.max-s.min+1) - 1) << s.min
+	return time.Unix(unix, 0).In(c.zone)
 }
