@@ -34,7 +34,7 @@ func (u *unit) hashed(base, steps string, stepped bool, h spread) (field, error)
 		inner, ok := strings.CutPrefix(base, "H(")
 		inner, closed := strings.CutSuffix(inner, ")")
 		if !ok || !closed || !strings.Contains(inner, "-") {
-			return field{}, fmt.Errorf("H is written H, H/%d, H(%d-%d) or H(%d-%d)/%d", 2, lo, hi, lo, hi, 2)
+			return field{}, fmt.Errorf("a spread value is written H, H/%d, H(%d-%d) or H(%d-%d)/%d", 2, lo, hi, lo, hi, 2)
 		}
 		var err error
 		if lo, hi, err = u.bounds(inner, false); err != nil {
@@ -42,7 +42,7 @@ func (u *unit) hashed(base, steps string, stepped bool, h spread) (field, error)
 		}
 	}
 	if !h.set {
-		return field{}, fmt.Errorf("H is spread by a key, and there is none: give one, or write a number")
+		return field{}, fmt.Errorf("what H stands for is decided by a key, and there is none: give one, or write a number")
 	}
 	if !stepped {
 		v := h.within(lo, hi)
