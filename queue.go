@@ -12,6 +12,7 @@ type Queue interface {
 	Producer
 	Consumer
 	Operator
+	Planner
 }
 
 // Producer is what programs that enqueue need.

@@ -52,6 +52,7 @@ type Engine struct {
 	alarm     alarm
 	left      *backlog // changes by filter which nobody carries out
 	effects   *backlog // what changes mean for other jobs, as far as it was too much for one commit
+	agenda    *agenda  // when schedules are due
 	stop      context.CancelFunc
 }
 
@@ -75,7 +76,7 @@ func New(cfg Config) (*Engine, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	e := &Engine{
 		store: cfg.Store, blobs: cfg.Blobs, log: cfg.Log,
-		poke: make(chan struct{}, 1), left: newBacklog(), effects: newBacklog(), stop: stop,
+		poke: make(chan struct{}, 1), left: newBacklog(), effects: newBacklog(), agenda: newAgenda(), stop: stop,
 		hub: newHub(),
 	}
 	e.sessions = newSessions()
@@ -116,12 +117,13 @@ func (e *Engine) load(ctx context.Context) error {
 
 // Run does what nobody calls for: fires timers, ends sessions whose lease is
 // over, purges old jobs, completes changes by filter that a dead server
-// left, and what changes mean for other jobs. It blocks until ctx ends and returns nil then.
+// left, and what changes mean for other jobs, and starts what schedules start. It blocks until ctx ends and returns nil then.
 func (e *Engine) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return e.sweep(ctx) })
 	g.Go(func() error { return e.resumeWork(ctx) })
 	g.Go(func() error { return e.resumeFlows(ctx) })
+	g.Go(func() error { return e.keepSchedules(ctx) })
 	err := g.Wait()
 	if ctx.Err() != nil && err == nil {
 		return nil
