@@ -34,6 +34,8 @@ type Flow struct {
 	Limits []string `json:"limits,omitempty"`
 	// Then is the type of a job that is enqueued, with the result as its payload, when this one succeeds.
 	Then string `json:"then,omitempty"`
+	// Signal is the event that is posted, with the result as its payload, when this one succeeds: it starts the workflows that wait for it.
+	Signal string `json:"signal,omitempty"`
 }
 
 // Need is a job that must end first, named by Job or by the Ref of one in the same request.

@@ -13,6 +13,7 @@ type Queue interface {
 	Consumer
 	Operator
 	Planner
+	Workflows
 }
 
 // Producer is what programs that enqueue need.

@@ -82,7 +82,7 @@ func (e *Engine) resumeFlows(ctx context.Context) error {
 // loadWork finds the work that a dead server left; who calls it does not serve yet.
 func (e *Engine) loadWork(ctx context.Context) error {
 	return e.eachWork(ctx, func(key, op string) {
-		if op == flow.WorkOp {
+		if op == flow.WorkOp || op == flow.SignalOp {
 			e.effects.add(key)
 		} else {
 			e.left.add(key)
@@ -93,7 +93,7 @@ func (e *Engine) loadWork(ctx context.Context) error {
 // loadFlow finds what changes of other servers, or commits whose end nobody heard of, left to do for other jobs.
 func (e *Engine) loadFlow(ctx context.Context) error {
 	return e.eachWork(ctx, func(key, op string) {
-		if op == flow.WorkOp {
+		if op == flow.WorkOp || op == flow.SignalOp {
 			e.effects.add(key)
 		}
 	})
@@ -107,18 +107,12 @@ func (e *Engine) eachWork(ctx context.Context, f func(key, op string)) error {
 		}
 		for _, d := range docs {
 			after = d.Key
-			var w struct {
-				Op string `json:"op"`
-			}
-			if err := json.Unmarshal(d.Value, &w); err != nil {
-				return fmt.Errorf("work %s: %w: %w", d.Key, haulier.ErrCorrupt, err)
-			}
-			f(d.Key, w.Op)
+			f(d.Key, opOf(&d))
 		}
 	}
 }
 
-// resumeFlow carries out what a change left to do for other jobs, in bounded commits.
+// resumeFlow carries out what a change left to do for other jobs, or an event starts, in bounded commits.
 func (e *Engine) resumeFlow(ctx context.Context, key string) error {
 	for tries := 0; tries < tiedTries; {
 		d, err := e.store.Doc(ctx, haulier.DocWork, key)
@@ -127,6 +121,9 @@ func (e *Engine) resumeFlow(ctx context.Context, key string) error {
 		}
 		if err != nil {
 			return err
+		}
+		if opOf(&d) == flow.SignalOp {
+			return e.carrySignal(ctx, key)
 		}
 		now, err := e.now(ctx)
 		if err != nil {
@@ -150,4 +147,15 @@ func (e *Engine) resumeFlow(ctx context.Context, key string) error {
 		tries = 0
 	}
 	return fmt.Errorf("%w: others keep changing the same", haulier.ErrConflict)
+}
+
+// opOf says what a work document is about.
+func opOf(d *haulier.Doc) string {
+	var w struct {
+		Op string `json:"op"`
+	}
+	if json.Unmarshal(d.Value, &w) != nil {
+		return "" // whoever carries it out tells that it is corrupt
+	}
+	return w.Op
 }

@@ -53,6 +53,7 @@ type Engine struct {
 	left      *backlog // changes by filter which nobody carries out
 	effects   *backlog // what changes mean for other jobs, as far as it was too much for one commit
 	agenda    *agenda  // when schedules are due
+	compiled  compiled // workflows
 	stop      context.CancelFunc
 }
 

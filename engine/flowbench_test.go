@@ -1,6 +1,8 @@
 package engine_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -137,5 +139,30 @@ func BenchmarkFanOut(b *testing.B) {
 			work(b, e, s, 500, n+1)
 		}
 		b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*n), "µs/job")
+	})
+}
+
+// BenchmarkWorkflowStart starts runs of a workflow of 1000 jobs: ten stages of a hundred.
+func BenchmarkWorkflowStart(b *testing.B) {
+	var text strings.Builder
+	text.WriteString("workflow:\n")
+	for stage := range 10 {
+		text.WriteString("  - parallel: [")
+		for i := range 100 {
+			fmt.Fprintf(&text, "s%d_%d, ", stage, i)
+		}
+		text.WriteString("]\n")
+	}
+	onStores(b, func(b *testing.B, open func() haulier.Store) {
+		e, _ := bench(b, open())
+		if _, err := e.ApplyWorkflow(b.Context(), "", "big", text.String(), ""); err != nil {
+			b.Fatal(err)
+		}
+		for b.Loop() {
+			r, err := e.StartRun(b.Context(), haulier.RunRequest{Workflow: "big"})
+			if err != nil || r.Size < 1000 {
+				b.Fatal(r, err)
+			}
+		}
 	})
 }

@@ -19,7 +19,7 @@ func checkFlow(s *haulier.Spec) error {
 		return nil
 	}
 	if !none && w.Ref == "" && len(w.Needs)+len(w.Holds)+len(w.YieldsTo)+len(w.Limits) == 0 &&
-		w.Unique == nil && w.Collapse == "" && w.Then == "" {
+		w.Unique == nil && w.Collapse == "" && w.Then == "" && w.Signal == "" {
 		s.Flow = nil
 		return nil
 	}
@@ -35,6 +35,7 @@ func checkFlow(s *haulier.Spec) error {
 		func() error { return optional("ref", w.Ref) },
 		func() error { return optional("collapse", w.Collapse) },
 		func() error { return optional("then", w.Then) },
+		func() error { return optional("signal", w.Signal) },
 	)
 }
 

@@ -36,6 +36,7 @@ func describe(version string) huma.Config {
 				{Name: "logs", Description: "What jobs wrote."},
 				{Name: "queues", Description: "Queues, counts, pausing."},
 				{Name: "schedules", Description: "Jobs by the clock."},
+				{Name: "workflows", Description: "Jobs in order."},
 				{Name: "workers", Description: "Sessions of workers: claim jobs and report on them."},
 				{Name: "events", Description: "Changes of jobs as they happen."},
 				{Name: "tokens", Description: "Who may ask."},

@@ -29,3 +29,47 @@ func (r *recorder) PauseSchedule(_ context.Context, tenant, name string, paused 
 func (r *recorder) RunSchedule(_ context.Context, tenant, name, by string) ([]haulier.ID, error) {
 	return nil, r.note("run schedule %q %q by %q", tenant, name, by)
 }
+
+func (r *recorder) ApplyWorkflow(_ context.Context, tenant, name, source, by string) (haulier.Workflow, error) {
+	return haulier.Workflow{}, r.note("apply %q %q %q by %q", tenant, name, source, by)
+}
+
+func (r *recorder) Workflows(_ context.Context, tenant string) ([]haulier.Workflow, error) {
+	return nil, r.note("workflows %q", tenant)
+}
+
+func (r *recorder) Workflow(_ context.Context, tenant, name string, version int) (haulier.Workflow, error) {
+	return haulier.Workflow{}, r.note("workflow %q %q %d", tenant, name, version)
+}
+
+func (r *recorder) DeleteWorkflow(_ context.Context, tenant, name string) error {
+	return r.note("delete workflow %q %q", tenant, name)
+}
+
+func (r *recorder) StartRun(_ context.Context, q haulier.RunRequest) (haulier.Run, error) {
+	return haulier.Run{}, r.note("start %q %q from %q with %s by %q", q.Tenant, q.Workflow, q.From, q.Payload, q.By)
+}
+
+func (r *recorder) Runs(_ context.Context, tenant, name string, limit int) ([]haulier.Run, error) {
+	return nil, r.note("runs %q %q %d", tenant, name, limit)
+}
+
+func (r *recorder) GetRun(_ context.Context, tenant, id string) (haulier.Run, error) {
+	return haulier.Run{}, r.note("run %q %q", tenant, id)
+}
+
+func (r *recorder) CancelRun(_ context.Context, tenant, id, by, _ string) (haulier.Changed, error) {
+	return haulier.Changed{}, r.note("cancel run %q %q by %q", tenant, id, by)
+}
+
+func (r *recorder) RetryRun(_ context.Context, tenant, id, by string) (haulier.Changed, error) {
+	return haulier.Changed{}, r.note("retry run %q %q by %q", tenant, id, by)
+}
+
+func (r *recorder) WorkflowGraph(_ context.Context, tenant, name, run string, svg bool) (string, error) {
+	return "A", r.note("graph %q %q %q %v", tenant, name, run, svg)
+}
+
+func (r *recorder) PostEvent(_ context.Context, s haulier.Signal) error {
+	return r.note("post %q %q with %s by %q", s.Tenant, s.Name, s.Payload, s.By)
+}

@@ -16,6 +16,7 @@ const (
 	flowCollapse
 	flowLimits
 	flowThen
+	flowSignal
 )
 
 func appendFlow(b []byte, w *haulier.Flow) []byte {
@@ -42,6 +43,7 @@ func appendFlow(b []byte, w *haulier.Flow) []byte {
 		b = putItem(b, flowLimits, k)
 	}
 	b = putText(b, flowThen, w.Then)
+	b = putText(b, flowSignal, w.Signal)
 	return shut(b, mark)
 }
 
@@ -84,6 +86,8 @@ func (f *fields) flow() *haulier.Flow {
 			w.Limits = more(&e, w.Limits, e.name(), maxItems)
 		case flowThen:
 			w.Then = e.name()
+		case flowSignal:
+			w.Signal = e.name()
 		}
 	}
 	f.take(e.bad)

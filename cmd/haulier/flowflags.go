@@ -12,8 +12,8 @@ import (
 
 // flowFlags are what ties a job to others.
 type flowFlags struct {
-	Needs, Holds, YieldsTo, Alone, Limits []string
-	Unique, Duplicate, Collapse, Then     string
+	Needs, Holds, YieldsTo, Alone, Limits     []string
+	Unique, Duplicate, Collapse, Then, Signal string
 }
 
 func (f *flowFlags) register(fs *pflag.FlagSet) {
@@ -26,11 +26,12 @@ func (f *flowFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.Duplicate, "duplicate", "", "`WHAT` becomes of a second job of --unique: existing (its id is answered), reject or replace")
 	fs.StringVar(&f.Collapse, "collapse", "", "`KEY`: this job replaces older ones of the key that still wait")
 	fs.StringVar(&f.Then, "then", "", "`TYPE` of the job that follows, with the result as its payload, when this one succeeds")
+	fs.StringVar(&f.Signal, "signal", "", "`EVENT` that is posted when the job succeeds, and starts the workflows that wait for it")
 }
 
 // flow is what the flags ask for; nil: nothing.
 func (f *flowFlags) flow() (*haulier.Flow, error) {
-	w := haulier.Flow{Holds: append(f.Holds, f.Alone...), Limits: f.Limits, Collapse: f.Collapse, Then: f.Then}
+	w := haulier.Flow{Holds: append(f.Holds, f.Alone...), Limits: f.Limits, Collapse: f.Collapse, Then: f.Then, Signal: f.Signal}
 	for _, item := range f.Needs {
 		id, on, _ := strings.Cut(item, ":")
 		job, err := haulier.ParseID(id)

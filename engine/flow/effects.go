@@ -58,8 +58,13 @@ func (t *Tx) follows(ctx context.Context, j *haulier.Job, before *haulier.Status
 	switch {
 	case j.Flow == nil:
 		return nil
-	case ended && j.State == haulier.Succeeded && j.Flow.Then != "":
-		t.then(j)
+	case ended && j.State == haulier.Succeeded:
+		if j.Flow.Then != "" {
+			t.then(j)
+		}
+		if j.Flow.Signal != "" {
+			t.Signal(Signal{Tenant: j.Tenant, Event: j.Flow.Signal, Payload: j.Result, Cause: "job " + j.ID.String()})
+		}
 		return nil
 	case j.Collapse != "" && before.State.Owned() && j.State.Waits():
 		return t.outrun(ctx, j)
@@ -184,7 +189,7 @@ func (t *Tx) Resume(ctx context.Context, d haulier.Doc, b *haulier.Batch) (done 
 		left = encode(Work{Op: WorkOp, Rest: t.rest[:n]})
 	}
 	t.put(haulier.DocWork, d.Key, left)
-	work = t.noteRest(t.rest[n:])
+	work = append(t.noteRest(t.rest[n:]), t.signals...)
 	t.write(b)
 	return n == 0, work, nil
 }

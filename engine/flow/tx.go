@@ -51,6 +51,8 @@ type Tx struct {
 	rest   []Rest        // effects that are still to come
 	coming map[Rest]bool // of rest
 	left   int           // jobs that may yet be touched
+
+	signals []string // keys of the documents of events that were posted
 }
 
 // entry is a job as the transaction leaves it.
@@ -92,7 +94,7 @@ func (t *Tx) Flush(ctx context.Context, b *haulier.Batch) (work []string, err er
 	if err := t.settle(ctx); err != nil {
 		return nil, err
 	}
-	work = t.noteRest(t.rest)
+	work = append(t.noteRest(t.rest), t.signals...)
 	t.write(b)
 	return work, nil
 }
