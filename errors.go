@@ -25,6 +25,8 @@ var (
 	ErrUnauthenticated = errors.New("unauthenticated")
 	// ErrForbidden: the token's role or tenant does not allow it.
 	ErrForbidden = errors.New("forbidden")
+	// ErrRefused: a hook said no, or failed; the text says which and why.
+	ErrRefused = errors.New("refused")
 	// ErrUnavailable: the store or server can't be reached or is closing; try again.
 	ErrUnavailable = errors.New("unavailable")
 	// ErrCorrupt: bytes from disk do not decode; nothing was changed.

@@ -62,7 +62,7 @@ func (l *life) event(t *rapid.T) haulier.Event {
 	case l.job.State == haulier.Scheduled:
 		kinds = kinds[7:8]
 	case l.job.State.Owned():
-		kinds = append(kinds[2:7:7], haulier.EventLost)
+		kinds = append(kinds[2:7:7], haulier.EventLost, haulier.EventAbort)
 	}
 	e := haulier.Event{
 		Kind: rapid.SampledFrom(kinds).Draw(t, "kind"), By: "by", Session: l.job.Session, Attempt: l.job.Attempt,
@@ -149,7 +149,7 @@ func (l *life) moved(t *rapid.T, e haulier.Event, before, after *haulier.Status)
 // count keeps the life's own numbers.
 func (l *life) count(e haulier.Event, in haulier.State) {
 	switch e.Kind {
-	case haulier.EventRelease:
+	case haulier.EventRelease, haulier.EventAbort:
 		l.released++
 		l.losses = 0
 	case haulier.EventFinish:

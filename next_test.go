@@ -101,6 +101,7 @@ func TestEveryEventInEveryState(t *testing.T) {
 		},
 		haulier.EventFinish:  {own(haulier.Succeeded), haulier.ErrLeaseLost},
 		haulier.EventRelease: {own(haulier.Pending), haulier.ErrLeaseLost},
+		haulier.EventAbort:   {own(haulier.Cancelled), haulier.ErrLeaseLost},
 		haulier.EventLost:    {own(haulier.Pending), haulier.ErrLeaseLost},
 		haulier.EventDue:     {map[haulier.State]haulier.State{haulier.Scheduled: haulier.Pending}, haulier.ErrConflict},
 		haulier.EventCancel: {map[haulier.State]haulier.State{
@@ -216,7 +217,7 @@ func TestReclaimNamesTheLostAttempt(t *testing.T) {
 }
 
 func TestFencing(t *testing.T) {
-	for _, k := range []haulier.EventKind{haulier.EventStart, haulier.EventProgress, haulier.EventFinish, haulier.EventRelease, haulier.EventLost} {
+	for _, k := range []haulier.EventKind{haulier.EventStart, haulier.EventProgress, haulier.EventFinish, haulier.EventRelease, haulier.EventAbort, haulier.EventLost} {
 		for name, change := range map[string]func(*haulier.Event){
 			"another session":    func(e *haulier.Event) { e.Session = stranger },
 			"no session":         func(e *haulier.Event) { e.Session = haulier.NilID },

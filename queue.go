@@ -44,7 +44,10 @@ type EnqueueResult struct {
 	Repeated bool // the Key was known: nothing new was added
 	// Existing are the places in IDs that jobs have which were there before and keep a unique key: nothing was added for them.
 	Existing []int
-	Err      error
+	// Dropped are the jobs that a hook kept from being added, without an error; their places in IDs are NilID.
+	Dropped []Dropped
+	// Err is why nothing was added; or, when there are IDs, what a hook said after that.
+	Err error
 }
 
 // Consumer is what workers need.
@@ -132,8 +135,12 @@ const (
 	ReportProgress                       // Percent, Step
 	ReportLog                            // Log only
 	ReportFinish                         // the attempt has ended
-	ReportRelease                        // given back unfinished: drained, or not runnable here
+	ReportRelease                        // given back unfinished: drained, not runnable here, or to be run after Delay
+	ReportAbort                          // a hook said that it is not to run: it ends cancelled
 )
+
+// Ends reports whether the kind is the last that is told of an attempt.
+func (k ReportKind) Ends() bool { return k == ReportFinish || k == ReportRelease || k == ReportAbort }
 
 // Report is what a worker tells of an attempt.
 type Report struct {
@@ -141,9 +148,9 @@ type Report struct {
 	Kind    ReportKind
 	Outcome Outcome       // of Finish
 	Code    int           // of Finish: exit code or status
-	Error   string        // of Finish: why not ok; of Release: why
+	Error   string        // of Finish: why not ok; of Release, Abort: why
 	Result  []byte        // of Finish; at most MaxResult
-	Delay   time.Duration // of Finish with retry or error: wait this long instead of the back-off
+	Delay   time.Duration // of Finish with retry or error: wait this long instead of the back-off; of Release: before it may be claimed again
 	Percent float64       // of Progress; negative: unchanged
 	Step    string        // of Progress
 	Then    []Spec        // of Finish with outcome ok: jobs to add in the same commit, in the job's tenant

@@ -93,6 +93,7 @@ const (
 	EventProgress                      // claimed, running: Percent and Step
 	EventFinish                        // claimed, running: Outcome and what goes with it
 	EventRelease                       // claimed, running: the session gives it back unfinished; not counted as a try
+	EventAbort                         // claimed, running: a hook said that it is not to run; it ends cancelled
 	EventLost                          // claimed, running: the session has expired
 	EventDue                           // scheduled: its time has come
 	EventCancel                        // any but terminal: somebody asks that it does not run on
@@ -115,15 +116,15 @@ const (
 type Event struct {
 	Kind    EventKind
 	By      string // who: worker, token or part of the server
-	Session ID     // of Claim, Reclaim, Start, Progress, Finish, Release, Lost
-	Attempt int    // of Reclaim, Start, Progress, Finish, Release
+	Session ID     // of Claim, Reclaim, Start, Progress, Finish, Release, Lost, Abort
+	Attempt int    // of Reclaim, Start, Progress, Finish, Release, Abort
 	Outcome Outcome
 	Code    int
-	Error   string        // of Finish: why not ok. Of Cancel, Release: the reason
+	Error   string        // of Finish: why not ok. Of Cancel, Release, Abort: the reason
 	Result  []byte        // of Finish
 	Percent float64       // of Progress; negative: unchanged
 	Step    string        // of Progress
-	Delay   time.Duration // of Finish with retry or error: overrides the back-off when positive
+	Delay   time.Duration // of Finish with retry or error: overrides the back-off when positive. Of Release: before it may be claimed again
 	LogBlob string        // of Finish
 	LogSize int64         // of Finish
 	Key     string        // of Park, Call
@@ -169,8 +170,12 @@ func (j *Job) Next(e Event, now time.Time) (Status, error) {
 		if s.Cancelling {
 			s.end(j, Cancelled, now, orElse(s.Reason, "cancelled"), e.By)
 		} else {
-			s.wait(now, now, cut("returned: "+orElse(e.Error, "its worker gave it back"), MaxStep), e.By)
+			s.wait(now.Add(max(e.Delay, 0)), now, cut("returned: "+orElse(e.Error, "its worker gave it back"), MaxStep), e.By)
 		}
+	case EventAbort:
+		s.Spared++
+		s.Crashes = 0
+		s.end(j, Cancelled, now, cut(orElse(e.Error, "aborted by a hook"), MaxStep), e.By)
 	case EventLost:
 		j.lost(&s, e, now)
 	case EventDue:
@@ -207,7 +212,7 @@ func (j *Job) admits(e Event) error {
 		if !fits {
 			return j.refuse(ErrLeaseLost, e)
 		}
-	case EventStart, EventProgress, EventFinish, EventRelease, EventLost:
+	case EventStart, EventProgress, EventFinish, EventRelease, EventAbort, EventLost:
 		if !j.State.Owned() || j.Session != e.Session || e.Kind != EventLost && j.Attempt != e.Attempt {
 			return j.refuse(ErrLeaseLost, e)
 		}
@@ -385,7 +390,7 @@ var eventNames = [...]string{
 	EventClaim: "claim", EventReclaim: "reclaim", EventStart: "start", EventProgress: "progress", EventFinish: "finish",
 	EventRelease: "release", EventLost: "lost", EventDue: "due", EventCancel: "cancel", EventRetry: "retry",
 	EventAdmit: "admit", EventPark: "park", EventDefer: "defer", EventCall: "call", EventStandBy: "stand by", EventServed: "served",
-	EventBarred: "barred", EventUnbarred: "unbarred", EventRevive: "revive", EventNeeded: "needed", EventCollapse: "collapse", EventSkip: "skip",
+	EventBarred: "barred", EventUnbarred: "unbarred", EventRevive: "revive", EventNeeded: "needed", EventCollapse: "collapse", EventSkip: "skip", EventAbort: "abort",
 }
 
 // String returns the kind's name.

@@ -29,6 +29,10 @@ type Config struct {
 	// LogHead and LogTail are how many bytes of an attempt's output are kept from
 	// its begin and its end; zero: 4 MiB each.
 	LogHead, LogTail int64
+	// Hooks are asked before and after an enqueue, in this order.
+	Hooks []haulier.EnqueueHook
+	// HookTimeout is how long each may take. Zero: haulier.DefaultHookTimeout.
+	HookTimeout time.Duration
 }
 
 // Engine is a haulier.Queue over a store. Safe for concurrent use.
@@ -54,6 +58,7 @@ type Engine struct {
 	effects   *backlog // what changes mean for other jobs, as far as it was too much for one commit
 	agenda    *agenda  // when schedules are due
 	compiled  compiled // workflows
+	hooks     hooks
 	stop      context.CancelFunc
 }
 
@@ -78,7 +83,7 @@ func New(cfg Config) (*Engine, error) {
 	e := &Engine{
 		store: cfg.Store, blobs: cfg.Blobs, log: cfg.Log,
 		poke: make(chan struct{}, 1), left: newBacklog(), effects: newBacklog(), agenda: newAgenda(), stop: stop,
-		hub: newHub(),
+		hub: newHub(), hooks: hooks{own: cfg.Hooks, most: cfg.HookTimeout},
 	}
 	e.sessions = newSessions()
 	e.queues = newQueues()

@@ -27,9 +27,8 @@ const keyedAtOnce = 64
 // enqueueTries bounds how often a request is decided anew because others changed what it depends on: each time one of them was served.
 const enqueueTries = 1000
 
-// Enqueue implements haulier.Producer. Requests without a key and without a flow
-// go into one commit, each of the others into one of its own.
-func (e *Engine) Enqueue(ctx context.Context, reqs []haulier.EnqueueRequest) ([]haulier.EnqueueResult, error) {
+// enqueue is Enqueue without hooks, or for requests whose hooks were asked.
+func (e *Engine) enqueue(ctx context.Context, reqs []haulier.EnqueueRequest, asks []*asked) ([]haulier.EnqueueResult, error) {
 	now, err := e.now(ctx)
 	if err != nil {
 		return nil, err
@@ -48,23 +47,27 @@ func (e *Engine) Enqueue(ctx context.Context, reqs []haulier.EnqueueRequest) ([]
 	puts := blobPuts{e: e}
 	defer puts.end()
 	for i := range reqs {
+		var ask *asked
+		if asks != nil {
+			ask = asks[i]
+		}
 		at, n := len(joined.Insert), min(len(reqs[i].Jobs), haulier.MaxBatch)
 		own := ids[at : at+n : at+n]
 		if reqs[i].Key != "" || flows(reqs[i].Jobs) {
 			own = make([]haulier.ID, n)
 			b := &haulier.Batch{Insert: make([]haulier.Job, n)}
-			if err := e.prepare(ctx, &reqs[i], now, own, b, &puts); err != nil {
+			if err := e.prepare(ctx, &reqs[i], ask, now, own, b, &puts); err != nil {
 				results[i].Err = err
 				continue
 			}
 			alone.Go(func() error {
-				results[i] = e.enqueueAlone(ctx, &reqs[i], b, own, now)
+				results[i] = e.enqueueAlone(ctx, &reqs[i], ask, b, own, now)
 				return nil
 			})
 			continue
 		}
 		b := haulier.Batch{Insert: joined.Insert[at : at+n]}
-		if err := e.prepare(ctx, &reqs[i], now, own, &b, &puts); err != nil {
+		if err := e.prepare(ctx, &reqs[i], ask, now, own, &b, &puts); err != nil {
 			results[i].Err = err
 			continue
 		}
@@ -107,15 +110,9 @@ func (p *blobPuts) end() {
 }
 
 // prepare turns a request into the batch b that adds its jobs, and sets their ids; both have room for them.
-func (e *Engine) prepare(ctx context.Context, r *haulier.EnqueueRequest, now time.Time, ids []haulier.ID, b *haulier.Batch, puts *blobPuts) error {
-	switch {
-	case len(r.Jobs) == 0:
-		return &haulier.FieldError{Field: "jobs", Msg: "is empty: name at least one job"}
-	case len(r.Jobs) > haulier.MaxBatch || r.Key != "" && len(r.Jobs) > maxKeyed:
-		return &haulier.FieldError{Field: "jobs", Kind: haulier.ErrTooLarge, Msg: fmt.Sprintf(
-			"has %d jobs: send at most %d in a request, or %d with an idempotency key", len(r.Jobs), haulier.MaxBatch, maxKeyed)}
-	case len(r.Key) > haulier.MaxName:
-		return &haulier.FieldError{Field: "key", Kind: haulier.ErrTooLarge, Msg: fmt.Sprintf("is longer than %d bytes", haulier.MaxName)}
+func (e *Engine) prepare(ctx context.Context, r *haulier.EnqueueRequest, ask *asked, now time.Time, ids []haulier.ID, b *haulier.Batch, puts *blobPuts) error {
+	if err := checkRequest(r); err != nil {
+		return err
 	}
 	haulier.FillIDs(ids, now)
 	for i := range r.Jobs {
@@ -132,6 +129,21 @@ func (e *Engine) prepare(ctx context.Context, r *haulier.EnqueueRequest, now tim
 			}
 		}
 		j.Status = j.Spec.First(now, r.By)
+		ask.note(i, &j.Status)
+	}
+	return nil
+}
+
+// checkRequest checks how much a request is.
+func checkRequest(r *haulier.EnqueueRequest) error {
+	switch {
+	case len(r.Jobs) == 0:
+		return &haulier.FieldError{Field: "jobs", Msg: "is empty: name at least one job"}
+	case len(r.Jobs) > haulier.MaxBatch || r.Key != "" && len(r.Jobs) > maxKeyed:
+		return &haulier.FieldError{Field: "jobs", Kind: haulier.ErrTooLarge, Msg: fmt.Sprintf(
+			"has %d jobs: send at most %d in a request, or %d with an idempotency key", len(r.Jobs), haulier.MaxBatch, maxKeyed)}
+	case len(r.Key) > haulier.MaxName:
+		return &haulier.FieldError{Field: "key", Kind: haulier.ErrTooLarge, Msg: fmt.Sprintf("is longer than %d bytes", haulier.MaxName)}
 	}
 	return nil
 }
@@ -148,18 +160,19 @@ func (e *Engine) payloadToBlob(ctx context.Context, s *haulier.Spec, b *haulier.
 
 // keyed is the document of an idempotency key.
 type keyed struct {
-	Digest  []byte       `json:"digest"` // of the request's jobs
-	Expires time.Time    `json:"expires"`
-	IDs     []haulier.ID `json:"ids"`
+	Digest  []byte            `json:"digest"` // of the request's jobs
+	Expires time.Time         `json:"expires"`
+	IDs     []haulier.ID      `json:"ids"`
+	Dropped []haulier.Dropped `json:"dropped,omitempty"`
 }
 
 // enqueueAlone commits a request by itself: it has a key, or jobs whose flow depends on what is there.
-func (e *Engine) enqueueAlone(ctx context.Context, r *haulier.EnqueueRequest, b *haulier.Batch, ids []haulier.ID, now time.Time) haulier.EnqueueResult {
+func (e *Engine) enqueueAlone(ctx context.Context, r *haulier.EnqueueRequest, ask *asked, b *haulier.Batch, ids []haulier.ID, now time.Time) haulier.EnqueueResult {
 	key := b.Insert[0].Tenant + "/" + r.Key
 	var digest []byte
 	if r.Key != "" {
 		var err error
-		if digest, err = digestOf(r.Jobs); err != nil {
+		if digest, err = digestOf(ask.origin(r)); err != nil {
 			return haulier.EnqueueResult{Err: err}
 		}
 	}
@@ -179,7 +192,8 @@ func (e *Engine) enqueueAlone(ctx context.Context, r *haulier.EnqueueRequest, b 
 			}
 		}
 		if r.Key != "" {
-			doc, known, err := e.keyDoc(ctx, key, &keyed{Digest: digest, Expires: now.Add(keepKeys), IDs: ids}, now)
+			all := ask.spread(haulier.EnqueueResult{IDs: ids})
+			doc, known, err := e.keyDoc(ctx, key, &keyed{Digest: digest, Expires: now.Add(keepKeys), IDs: all.IDs, Dropped: all.Dropped}, now)
 			if err != nil {
 				return haulier.EnqueueResult{Err: fmt.Errorf("enqueue: idempotency key %q: %w", r.Key, err)}
 			}
@@ -249,7 +263,7 @@ func repeated(key string, k *keyed, digest []byte) haulier.EnqueueResult {
 		return haulier.EnqueueResult{Err: fmt.Errorf(
 			"idempotency key %q: %w: it was used for other jobs; choose a new key for a new request", key, haulier.ErrConflict)}
 	}
-	return haulier.EnqueueResult{IDs: k.IDs, Repeated: true}
+	return haulier.EnqueueResult{IDs: k.IDs, Repeated: true, Dropped: k.Dropped}
 }
 
 // digestOf is what two requests must share to count as the same: everything that the caller gave.

@@ -229,7 +229,10 @@ func (r *reporting) one(ctx context.Context, cur *haulier.Job, rep *haulier.Repo
 	case haulier.ReportProgress:
 		ev.Kind, ev.Percent, ev.Step = haulier.EventProgress, rep.Percent, rep.Step
 	case haulier.ReportRelease:
-		ev.Kind, ev.Error = haulier.EventRelease, rep.Error
+		ev.Kind, ev.Error, ev.Delay = haulier.EventRelease, rep.Error, rep.Delay
+		r.batch.Sync = true
+	case haulier.ReportAbort:
+		ev.Kind, ev.Error = haulier.EventAbort, rep.Error
 		r.batch.Sync = true
 	case haulier.ReportFinish:
 		return r.finish(ctx, cur, rep, ev, out)
@@ -276,7 +279,7 @@ func (r *reporting) follow(ctx context.Context, cur *haulier.Job, specs []haulie
 	}
 	b := haulier.Batch{Insert: make([]haulier.Job, len(jobs))}
 	req := haulier.EnqueueRequest{Jobs: jobs, By: "job " + cur.ID.String()}
-	if err := r.e.prepare(ctx, &req, r.now, make([]haulier.ID, len(jobs)), &b, &r.puts); err != nil {
+	if err := r.e.prepare(ctx, &req, nil, r.now, make([]haulier.ID, len(jobs)), &b, &r.puts); err != nil {
 		return err
 	}
 	tied := false

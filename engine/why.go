@@ -51,9 +51,7 @@ func (w *why) explain(ctx context.Context) error {
 	case j.State == haulier.Scheduled:
 		w.x.Expected = j.Status.RunAt
 		w.say("later: it is to start in %v, at %s", j.Status.RunAt.Sub(w.now).Round(time.Millisecond), j.Status.RunAt.Format(time.RFC3339))
-		if j.Attempt > 0 {
-			w.say("the %s ended as %s%s", tries(j), j.Outcome, colon(j.Error))
-		}
+		w.last(j.Error)
 		w.paused()
 		w.workers()
 	case j.State == haulier.Pending:
@@ -83,10 +81,18 @@ func (w *why) pending(ctx context.Context) error {
 	case len(w.x.Reasons) == 0:
 		w.say("it is next in its lane: a worker takes it when it has a free slot")
 	}
-	if w.j.Attempt > 0 {
-		w.say("the %s ended as %s%s", tries(w.j), w.j.Outcome, colon(w.j.Reason))
-	}
+	w.last(w.j.Reason)
 	return nil
+}
+
+// last says how the attempt before ended, or else why the job waits.
+func (w *why) last(how string) {
+	switch {
+	case w.j.Outcome != "":
+		w.say("the %s ended as %s%s", tries(w.j), w.j.Outcome, colon(how))
+	case w.j.Reason != "" && (w.j.Standing == nil || w.j.Gate == ""):
+		w.say("%s", w.j.Reason)
+	}
 }
 
 // ahead counts the pending jobs of the lane with a higher priority, and those of

@@ -53,9 +53,10 @@ type jobBody struct {
 
 // enqueued is the answer to an enqueue.
 type enqueued struct {
-	IDs      []haulier.ID `json:"ids" doc:"in the order of the jobs"`
-	Repeated bool         `json:"repeated,omitempty" doc:"the key was known: nothing new was added"`
-	Existing []int        `json:"existing,omitempty" doc:"places in ids of jobs that were there before and keep a unique key"`
+	IDs      []haulier.ID      `json:"ids" doc:"in the order of the jobs"`
+	Repeated bool              `json:"repeated,omitempty" doc:"the key was known: nothing new was added"`
+	Existing []int             `json:"existing,omitempty" doc:"places in ids of jobs that were there before and keep a unique key"`
+	Dropped  []haulier.Dropped `json:"dropped,omitempty" doc:"jobs that a hook kept from being added: their ids are all zeros"`
 }
 
 func (c *call) enqueue() error {
@@ -88,10 +89,10 @@ func (c *call) enqueue() error {
 		return results[0].Err
 	}
 	status := http.StatusCreated
-	if results[0].Repeated || len(results[0].Existing) == len(results[0].IDs) {
+	if r := &results[0]; r.Repeated || len(r.Existing)+len(r.Dropped) == len(r.IDs) {
 		status = http.StatusOK
 	}
-	return c.replyJSON(status, enqueued{IDs: results[0].IDs, Repeated: results[0].Repeated, Existing: results[0].Existing})
+	return c.replyJSON(status, enqueued{IDs: results[0].IDs, Repeated: results[0].Repeated, Existing: results[0].Existing, Dropped: results[0].Dropped})
 }
 
 // enqueueBinary carries out several requests, each with its own result.

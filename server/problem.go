@@ -39,6 +39,7 @@ var statuses = map[string]struct {
 	"invalid":         {http.StatusBadRequest, "The request is wrong"},
 	"unauthenticated": {http.StatusUnauthorized, "Not known who asks"},
 	"forbidden":       {http.StatusForbidden, "Not allowed"},
+	"refused":         {http.StatusUnprocessableEntity, "A hook said no"},
 	"not_found":       {http.StatusNotFound, "Not there"},
 	"conflict":        {http.StatusConflict, "In conflict with what is there"},
 	"lease_lost":      {http.StatusGone, "The session or the job is no longer the worker's"},

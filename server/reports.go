@@ -20,13 +20,13 @@ type reportsBody struct {
 type reportBody struct {
 	Job         haulier.ID       `json:"job"`
 	Attempt     int              `json:"attempt"`
-	Kind        string           `json:"kind" doc:"start, progress, log, finish or release"`
+	Kind        string           `json:"kind" doc:"start, progress, log, finish, release or abort"`
 	Outcome     haulier.Outcome  `json:"outcome,omitempty" doc:"of finish: ok, failed, retry or error"`
 	Code        int              `json:"code,omitempty" doc:"of finish: exit code or status"`
-	Error       string           `json:"error,omitempty" doc:"of finish and release: why"`
+	Error       string           `json:"error,omitempty" doc:"of finish, release and abort: why"`
 	Result      json.RawMessage  `json:"result,omitempty" doc:"of finish: any JSON"`
 	ResultBytes []byte           `json:"result_bytes,omitempty" doc:"instead of result: any bytes, as base64"`
-	Delay       haulier.Duration `json:"delay,omitzero" doc:"of finish with retry or error: wait this long instead of the back-off"`
+	Delay       haulier.Duration `json:"delay,omitzero" doc:"of finish with retry or error: wait this long instead of the back-off; of release: before it may be claimed again"`
 	Percent     *float64         `json:"percent,omitempty" doc:"of progress"`
 	Step        string           `json:"step,omitempty" doc:"of progress"`
 	Then        []jobBody        `json:"then,omitempty" doc:"of finish with ok: jobs to add in the same commit"`
@@ -50,7 +50,7 @@ type reported struct {
 
 var reportKinds = map[string]haulier.ReportKind{
 	"start": haulier.ReportStart, "progress": haulier.ReportProgress, "log": haulier.ReportLog,
-	"finish": haulier.ReportFinish, "release": haulier.ReportRelease,
+	"finish": haulier.ReportFinish, "release": haulier.ReportRelease, "abort": haulier.ReportAbort,
 }
 
 func (c *call) report() error {
@@ -113,8 +113,8 @@ func checkReports(reports []haulier.Report) error {
 		r := &reports[i]
 		at := func(field string) string { return fmt.Sprintf("reports[%d].%s", i, field) }
 		switch whole, err := joblog.Whole(r.Log); {
-		case r.Kind < haulier.ReportStart || r.Kind > haulier.ReportRelease:
-			return &haulier.FieldError{Field: at("kind"), Msg: "is none of start, progress, log, finish, release"}
+		case r.Kind < haulier.ReportStart || r.Kind > haulier.ReportAbort:
+			return &haulier.FieldError{Field: at("kind"), Msg: "is none of start, progress, log, finish, release, abort"}
 		case err != nil || whole != len(r.Log):
 			return &haulier.FieldError{Field: at("log"), Msg: "does not consist of whole frames of output"}
 		case r.LogFrom < 0:

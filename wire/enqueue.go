@@ -65,7 +65,8 @@ func parseEnqueueRequest(b []byte, room *int) (r haulier.EnqueueRequest, err err
 	return r, f.err("enqueue request")
 }
 
-// A list of enqueue results is messages (1) of ids one after the other (1), repeated (2) and error (3).
+// A list of enqueue results is messages (1) of ids one after the other (1), repeated (2), error (3), places of
+// existing ones (4), and dropped ones (5) of place (1) and reason (2).
 
 // AppendEnqueueResults appends the results.
 func AppendEnqueueResults(b []byte, results []haulier.EnqueueResult) []byte {
@@ -84,6 +85,12 @@ func AppendEnqueueResults(b []byte, results []haulier.EnqueueResult) []byte {
 		b = putError(b, 3, r.Err)
 		for _, i := range r.Existing {
 			b = putMicros(b, 4, int64(i)) // an item of a list is written also when it is zero
+		}
+		for i := range r.Dropped {
+			var drop int
+			b, drop = open(b, 5)
+			b = putText(putInt(b, 1, r.Dropped[i].At), 2, r.Dropped[i].Reason)
+			b = shut(b, drop)
 		}
 		b = shut(b, mark)
 	}
@@ -117,9 +124,25 @@ func parseEnqueueResult(b []byte) (r haulier.EnqueueResult, err error) {
 			r.Err = f.error(0)
 		case 4:
 			r.Existing = more(&f, r.Existing, f.int(), maxItems)
+		case 5:
+			r.Dropped = more(&f, r.Dropped, f.dropped(), maxItems)
 		}
 	}
 	return r, f.err("enqueue result")
+}
+
+func (f *fields) dropped() (d haulier.Dropped) {
+	e := fields{rest: f.bytes()}
+	for e.next() {
+		switch e.num {
+		case 1:
+			d.At = e.int()
+		case 2:
+			d.Reason = e.text()
+		}
+	}
+	f.take(e.bad)
+	return d
 }
 
 func (f *fields) ids() []haulier.ID {

@@ -18,6 +18,7 @@ var errorCodes = []struct {
 	code string
 	kind error
 }{
+	{"refused", haulier.ErrRefused}, // first: the hook's own error may be any
 	{"not_found", haulier.ErrNotFound},
 	{"conflict", haulier.ErrConflict},
 	{"lease_lost", haulier.ErrLeaseLost},
@@ -30,7 +31,7 @@ var errorCodes = []struct {
 }
 
 // ErrorCode is the short name of what err is: not_found, conflict, lease_lost,
-// too_large, invalid, unauthenticated, forbidden, unavailable, corrupt, or
+// too_large, invalid, unauthenticated, forbidden, refused, unavailable, corrupt, or
 // internal for all others. It is "" when err is nil. An error that says when to try again is unavailable.
 func ErrorCode(err error) string {
 	if err == nil {

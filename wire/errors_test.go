@@ -3,6 +3,7 @@ package wire_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -96,9 +97,10 @@ func TestRetryAfterKeepsItsDelayAndCause(t *testing.T) {
 func TestEnqueueResultsComeBack(t *testing.T) {
 	ids := make([]haulier.ID, 20)
 	haulier.FillIDs(ids, time.Now())
-	b := wire.AppendEnqueueResults(nil, []haulier.EnqueueResult{{IDs: ids}, {Err: haulier.ErrConflict}, {IDs: ids[:1], Repeated: true}, {}})
+	dropped := []haulier.Dropped{{Reason: "hook h"}, {At: 1}}
+	b := wire.AppendEnqueueResults(nil, []haulier.EnqueueResult{{IDs: ids}, {Err: haulier.ErrConflict}, {IDs: ids[:1], Repeated: true}, {}, {IDs: ids, Dropped: dropped}})
 	got, err := wire.ParseEnqueueResults(b)
-	if err != nil || len(got) != 4 {
+	if err != nil || len(got) != 5 || !slices.Equal(got[4].Dropped, dropped) {
 		t.Fatalf("%v, %v", got, err)
 	}
 	if fmt.Sprint(got[0].IDs) != fmt.Sprint(ids) || !errors.Is(got[1].Err, haulier.ErrConflict) || !got[2].Repeated || got[3].Err != nil {

@@ -33,7 +33,7 @@ func (s *session) report(r *run, rep haulier.Report) {
 	if s.lost {
 		return
 	}
-	if rep.Kind == haulier.ReportFinish || rep.Kind == haulier.ReportRelease {
+	if rep.Kind.Ends() {
 		r.out.take(&rep)
 		r.out.end()
 	}
@@ -166,7 +166,7 @@ func (s *session) answered(list []haulier.Report, runs []*run, errs []error) rep
 			s.acknowledged(rep, r)
 			continue
 		}
-		ends := rep.Kind == haulier.ReportFinish || rep.Kind == haulier.ReportRelease
+		ends := rep.Kind.Ends()
 		switch {
 		case errors.Is(err, haulier.ErrLeaseLost):
 			s.drop(r)
@@ -198,7 +198,7 @@ func (s *session) acknowledged(rep *haulier.Report, r *run) {
 			r.attempt.Acked(offset)
 		}
 	}
-	if rep.Kind != haulier.ReportFinish && rep.Kind != haulier.ReportRelease {
+	if !rep.Kind.Ends() {
 		return
 	}
 	if s.held[rep.Job] == r {

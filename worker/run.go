@@ -82,6 +82,15 @@ func (r *run) execute(ctx context.Context) haulier.Report {
 		}
 		r.job.Payload = b
 	}
+	if len(w.cfg.Hooks) > 0 {
+		return r.hooked(ctx)
+	}
+	return r.perform(ctx)
+}
+
+// perform runs the job itself.
+func (r *run) perform(ctx context.Context) haulier.Report {
+	w := r.s.w
 	if r.job.Task.Kind() == haulier.KindGo {
 		return r.call(ctx, w.funcs[r.job.Type])
 	}
@@ -150,7 +159,7 @@ func (r *run) goOn(ctx context.Context) haulier.Report {
 	if err := r.attempt.Start(ctx, r); err != nil {
 		return r.failed(err.Error())
 	}
-	return r.await(ctx)
+	return r.after(ctx, r.await(ctx))
 }
 
 // await reports the start of a command and waits for its end.

@@ -53,7 +53,11 @@ type Config struct {
 	Dir     string
 	Version string            // of the program
 	Labels  map[string]string // facts for people
-	Log     *slog.Logger
+	// Hooks are asked before each attempt, and told of its end, in this order.
+	Hooks []haulier.PerformHook
+	// HookTimeout is how long each may take. Zero: haulier.DefaultHookTimeout.
+	HookTimeout time.Duration
+	Log         *slog.Logger
 }
 
 // Worker runs jobs. It implements haulier.Registry.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -80,7 +81,7 @@ func (p *program) enqueue(ctx context.Context, f *enqueueFlags, typ string) erro
 	case f.payload != "":
 		spec.Payload = []byte(f.payload)
 	}
-	ids, err := enqueueBatch(ctx, q, []haulier.Spec{spec}, f.key)
+	ids, err := p.enqueueBatch(ctx, q, []haulier.Spec{spec}, f.key)
 	if err != nil {
 		return err
 	}
@@ -114,7 +115,7 @@ func (p *program) enqueueLines(ctx context.Context, q haulier.Producer, f *enque
 		if key != "" {
 			key = fmt.Sprintf("%s:%d", key, n)
 		}
-		ids, err := enqueueBatch(ctx, q, specs, key)
+		ids, err := p.enqueueBatch(ctx, q, specs, key)
 		if err != nil {
 			return fmt.Errorf("line %d: %w; what comes before it was enqueued", lines.first, err)
 		}
@@ -131,8 +132,8 @@ func (p *program) enqueueLines(ctx context.Context, q haulier.Producer, f *enque
 	return nil
 }
 
-// enqueueBatch adds jobs all or none. Without a key it makes one up, so that a lost answer does not double them.
-func enqueueBatch(ctx context.Context, q haulier.Producer, specs []haulier.Spec, key string) ([]haulier.ID, error) {
+// enqueueBatch adds jobs all or none, but for those that a hook drops, of which it tells. Without a key it makes one up, so that a lost answer does not double them.
+func (p *program) enqueueBatch(ctx context.Context, q haulier.Producer, specs []haulier.Spec, key string) ([]haulier.ID, error) {
 	if key == "" {
 		key = "cli:" + haulier.NewID(time.Now()).String()
 	}
@@ -143,7 +144,10 @@ func enqueueBatch(ctx context.Context, q haulier.Producer, specs []haulier.Spec,
 	if err != nil {
 		return nil, err
 	}
-	return results[0].IDs, nil
+	for _, d := range results[0].Dropped {
+		p.say("A job was not added: %s", d.Reason)
+	}
+	return slices.DeleteFunc(results[0].IDs, haulier.ID.IsNil), nil
 }
 
 // printIDs writes ids a line each, or as JSON.

@@ -80,6 +80,9 @@ func (m *mapping) addBatch(ctx context.Context, b *mapBatch) error {
 		if r.Err != nil {
 			return m.refused(b.from+i, r.Err)
 		}
+		if len(r.Dropped) > 0 {
+			return m.refused(b.from+i, fmt.Errorf("%w: dropped by %s", haulier.ErrRefused, r.Dropped[0].Reason))
+		}
 		ids[i] = r.IDs[0]
 		m.tally.known(ids[i], r.Repeated)
 		if r.Repeated {

@@ -70,12 +70,15 @@ func (p *program) runJob(ctx context.Context, f *runFlags, argv []string) error 
 		return err
 	}
 	defer q.Close()
-	ids, err := enqueueBatch(ctx, q, []haulier.Spec{spec}, "")
+	ids, err := p.enqueueBatch(ctx, q, []haulier.Spec{spec}, "")
 	if err != nil {
 		return err
 	}
 	if f.detach {
 		return p.printIDs(ids)
+	}
+	if len(ids) == 0 {
+		return nil
 	}
 	return p.attend(ctx, q, ids[0])
 }

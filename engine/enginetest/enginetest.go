@@ -16,7 +16,7 @@ import (
 
 // Run runs the suite, each behaviour over a store of its own.
 func Run(t *testing.T, open func(t *testing.T) haulier.Store) {
-	for _, group := range [][]behaviour{enqueueing, attempts, sessions, operating, outputs, queues, looking, flowing, scheduling, ordering} {
+	for _, group := range [][]behaviour{enqueueing, attempts, sessions, operating, outputs, queues, looking, flowing, scheduling, ordering, hooking} {
 		for _, b := range group {
 			t.Run(b.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -41,6 +41,7 @@ type Harness struct {
 	Store haulier.Store
 	*engine.Engine
 	blobs  *blob.Store
+	hooks  []haulier.EnqueueHook // of the engine, from its next start on
 	cancel context.CancelFunc
 	done   chan error
 }
@@ -59,7 +60,7 @@ func start(t *testing.T, s haulier.Store) *Harness {
 // begin makes an engine over the store, as a server that starts does.
 func (h *Harness) begin() {
 	h.t.Helper()
-	e, err := engine.New(engine.Config{Store: h.Store, Blobs: h.blobs, LogHead: 200 << 10, LogTail: 200 << 10})
+	e, err := engine.New(engine.Config{Store: h.Store, Blobs: h.blobs, LogHead: 200 << 10, LogTail: 200 << 10, Hooks: h.hooks})
 	if err != nil {
 		h.t.Fatal(err)
 	}
