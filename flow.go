@@ -36,6 +36,10 @@ type Flow struct {
 	Then string `json:"then,omitempty"`
 	// Signal is the event that is posted, with the result as its payload, when this one succeeds: it starts the workflows that wait for it.
 	Signal string `json:"signal,omitempty"`
+	// Windows name windows that the job keeps to, besides those of its queue and type.
+	Windows []string `json:"windows,omitempty"`
+	// Force starts the job in spite of all windows.
+	Force bool `json:"force,omitempty"`
 }
 
 // Need is a job that must end first, named by Job or by the Ref of one in the same request.
@@ -125,6 +129,8 @@ type Standing struct {
 	CalledAt  time.Time `json:"called_at,omitzero"`   // when Gate was freed for it
 	Held      []string  `json:"held,omitempty"`       // keys that it holds now
 	Waived    []string  `json:"waived,omitempty"`     // keys it does not wait for any more
+	Frozen    string    `json:"frozen,omitempty"`     // window that keeps it from starting until its time
+	Forced    bool      `json:"forced,omitempty"`     // it starts in spite of windows
 	Since     time.Time `json:"since,omitzero"`       // when it began to wait for keys
 	Survivor  ID        `json:"survivor,omitzero"`    // newer job that replaced it
 	Cause     ID        `json:"cause,omitzero"`       // needed job whose end cancelled it
@@ -132,7 +138,7 @@ type Standing struct {
 
 // Gated reports whether the job must be looked at when it is claimed.
 func (f *Flow) Gated() bool {
-	return f != nil && (len(f.Holds) > 0 || len(f.YieldsTo) > 0 || len(f.Limits) > 0)
+	return f != nil && (len(f.Holds) > 0 || len(f.YieldsTo) > 0 || len(f.Limits) > 0 || len(f.Windows) > 0)
 }
 
 // Standing is a copy of how the job stands in its flow, to be changed and stored again.
@@ -147,7 +153,7 @@ func (s *Status) standing() Standing {
 func (s *Status) stand(v Standing) {
 	s.Standing = &v
 	if v.NeedsLeft == 0 && v.Barred == 0 && !v.Needed && v.Gate == "" && v.CalledAt.IsZero() && v.Since.IsZero() &&
-		len(v.Held) == 0 && len(v.Waived) == 0 && v.Survivor.IsNil() && v.Cause.IsNil() {
+		len(v.Held) == 0 && len(v.Waived) == 0 && v.Frozen == "" && !v.Forced && v.Survivor.IsNil() && v.Cause.IsNil() {
 		s.Standing = nil
 	}
 }

@@ -17,7 +17,7 @@ func (j *Job) admitsFlow(e Event) bool {
 		return j.admitsAtKey(e)
 	case EventBarred:
 		return j.State.Waits() || j.State == Cancelled
-	case EventCollapse:
+	case EventCollapse, EventForce:
 		return j.State.Waits()
 	case EventNeeded:
 		return true
@@ -67,8 +67,15 @@ func (j *Job) flows(s *Status, e Event, now time.Time) {
 		s.unclaim()
 		s.hold(e.At, now, cut("waits for key "+e.Key, MaxStep), e.By)
 	case EventDefer:
+		v.Frozen = e.Key
 		s.unclaim()
 		s.hold(e.At, now, e.Error, e.By)
+	case EventForce:
+		v.Forced = true
+		if v.Frozen != "" {
+			s.State, s.RunAt, s.Reason = Pending, j.since(), ""
+		}
+		s.log(now, "in spite of windows", e.By)
 	case EventCall:
 		v.CalledAt = now
 		s.State, s.RunAt, s.Reason = Pending, j.since(), ""
@@ -119,6 +126,9 @@ func (s *Status) settleStanding(j *Job, e Event) {
 	if !s.State.Owned() {
 		v.Held = nil
 	}
+	if s.State != Scheduled {
+		v.Frozen = ""
+	}
 	switch {
 	case s.State.Terminal():
 		v.Gate, v.CalledAt, v.Waived, v.Since = "", time.Time{}, nil, time.Time{}
@@ -128,7 +138,7 @@ func (s *Status) settleStanding(j *Job, e Event) {
 		s.RunAt = j.since()
 	}
 	if e.Kind == EventRetry {
-		v.Waived, v.Cause = nil, NilID
+		v.Waived, v.Cause, v.Forced = nil, NilID, false
 		if v.NeedsLeft > 0 {
 			s.State, s.RunAt, s.Reason = Blocked, time.Time{}, blockedByNeeds(v.NeedsLeft)
 			s.History[len(s.History)-1].State = Blocked

@@ -171,6 +171,8 @@ type Operator interface {
 	Cancel(ctx context.Context, sel Selection, by, reason string) (Changed, error)
 	Retry(ctx context.Context, sel Selection, by string) (Changed, error)
 	Delete(ctx context.Context, sel Selection, by string) (Changed, error)
+	// Force lets the selected jobs start in spite of windows.
+	Force(ctx context.Context, sel Selection, by string) (Changed, error)
 	// Why says in words what the job waits for, or why it ended as it did.
 	Why(ctx context.Context, tenant string, id ID) (Explanation, error)
 	// Wait returns the jobs when all of them have ended, or when ctx ends with its error.

@@ -12,7 +12,7 @@ const (
 	LabelTick     = "tick"     // the time for which it was started, RFC 3339
 )
 
-// Planner is what starts jobs by the clock.
+// Planner is what starts jobs by the clock, and keeps them from starting.
 type Planner interface {
 	// SetSchedule makes a schedule, or changes the one of that name, and returns it with its next time. What it
 	// has counted stays.
@@ -25,6 +25,12 @@ type Planner interface {
 	DeleteSchedule(ctx context.Context, tenant, name string) error
 	// PauseSchedule stops a schedule, or lets it go on with its next time; what fell into the pause is not made up for.
 	PauseSchedule(ctx context.Context, tenant, name string, paused bool) (Schedule, error)
+	// SetWindow makes a window, or changes the one of that name; jobs that wait for it are looked at again at once.
+	SetWindow(ctx context.Context, w Window) (Window, error)
+	// Windows lists those of a tenant by name.
+	Windows(ctx context.Context, tenant string) ([]Window, error)
+	// DeleteWindow removes a window; jobs that wait for it may start. ErrNotFound: there is none of that name.
+	DeleteWindow(ctx context.Context, tenant, name string) error
 	// RunSchedule starts at once what a schedule starts, whatever its policies say, and returns the ids of the jobs.
 	RunSchedule(ctx context.Context, tenant, name, by string) ([]ID, error)
 }

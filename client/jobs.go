@@ -150,6 +150,11 @@ func (c *Client) Retry(ctx context.Context, sel haulier.Selection, _ string) (ha
 	return c.change(ctx, "retry", sel, "")
 }
 
+// Force implements haulier.Operator. The server sets by.
+func (c *Client) Force(ctx context.Context, sel haulier.Selection, _ string) (haulier.Changed, error) {
+	return c.change(ctx, "force", sel, "")
+}
+
 // Delete implements haulier.Operator. The server sets by.
 func (c *Client) Delete(ctx context.Context, sel haulier.Selection, _ string) (haulier.Changed, error) {
 	return c.change(ctx, "delete", sel, "")

@@ -12,7 +12,7 @@ import (
 // admit sends those of the claimed jobs back to wait that may not start yet, and
 // returns the others. A job of which the worker never hears is taken back like one whose claim was lost on the way.
 func (e *Engine) admit(ctx context.Context, jobs []haulier.Job) ([]haulier.Job, error) {
-	if !e.limits.any() && !gated(jobs) {
+	if !e.limits.any() && !e.windows.any() && !gated(jobs) {
 		return jobs, nil
 	}
 	// One at a time: claims that meet at a key would only make each other start over.
@@ -24,7 +24,7 @@ func (e *Engine) admit(ctx context.Context, jobs []haulier.Job) ([]haulier.Job, 
 			return nil, err
 		}
 		t := flow.Begin(e.store, now)
-		out, err := t.Admit(ctx, jobs, e.limits.of)
+		out, err := t.Admit(ctx, jobs, e.limits.of, e.windows.frozen)
 		if err != nil {
 			return nil, err
 		}

@@ -82,7 +82,7 @@ func (e *Engine) resumeFlows(ctx context.Context) error {
 // loadWork finds the work that a dead server left; who calls it does not serve yet.
 func (e *Engine) loadWork(ctx context.Context) error {
 	return e.eachWork(ctx, func(key, op string) {
-		if op == flow.WorkOp || op == flow.SignalOp {
+		if op == flow.WorkOp || op == flow.SignalOp || op == thawOp {
 			e.effects.add(key)
 		} else {
 			e.left.add(key)
@@ -93,7 +93,7 @@ func (e *Engine) loadWork(ctx context.Context) error {
 // loadFlow finds what changes of other servers, or commits whose end nobody heard of, left to do for other jobs.
 func (e *Engine) loadFlow(ctx context.Context) error {
 	return e.eachWork(ctx, func(key, op string) {
-		if op == flow.WorkOp || op == flow.SignalOp {
+		if op == flow.WorkOp || op == flow.SignalOp || op == thawOp {
 			e.effects.add(key)
 		}
 	})
@@ -122,8 +122,11 @@ func (e *Engine) resumeFlow(ctx context.Context, key string) error {
 		if err != nil {
 			return err
 		}
-		if opOf(&d) == flow.SignalOp {
+		switch opOf(&d) {
+		case flow.SignalOp:
 			return e.carrySignal(ctx, key)
+		case thawOp:
+			return e.thaw(ctx, &d)
 		}
 		now, err := e.now(ctx)
 		if err != nil {

@@ -59,6 +59,7 @@ type Engine struct {
 	agenda    *agenda  // when schedules are due
 	compiled  compiled // workflows
 	hooks     hooks
+	windows   windows
 	stop      context.CancelFunc
 }
 
@@ -110,6 +111,9 @@ func (e *Engine) load(ctx context.Context) error {
 		return err
 	}
 	if err := e.loadLimits(ctx); err != nil {
+		return err
+	}
+	if err := e.loadWindows(ctx); err != nil {
 		return err
 	}
 	if err := e.loadSessions(ctx); err != nil {

@@ -24,6 +24,7 @@ type operation struct {
 var operationStates = map[string][]haulier.State{
 	"cancel": {haulier.Blocked, haulier.Scheduled, haulier.Pending, haulier.Claimed, haulier.Running},
 	"retry":  {haulier.Failed, haulier.Cancelled},
+	"force":  {haulier.Scheduled, haulier.Blocked, haulier.Pending},
 	"delete": {haulier.Succeeded, haulier.Failed, haulier.Cancelled, haulier.Collapsed},
 }
 
@@ -35,6 +36,11 @@ func (e *Engine) Cancel(ctx context.Context, sel haulier.Selection, by, reason s
 // Retry implements haulier.Operator.
 func (e *Engine) Retry(ctx context.Context, sel haulier.Selection, by string) (haulier.Changed, error) {
 	return e.operate(ctx, sel, operation{Op: "retry", By: by})
+}
+
+// Force implements haulier.Operator.
+func (e *Engine) Force(ctx context.Context, sel haulier.Selection, by string) (haulier.Changed, error) {
+	return e.operate(ctx, sel, operation{Op: "force", By: by})
 }
 
 // Delete implements haulier.Operator.
@@ -88,8 +94,11 @@ func (e *Engine) operateOne(ctx context.Context, tenant string, id haulier.ID, o
 }
 
 func (op *operation) event() haulier.Event {
-	if op.Op == "retry" {
+	switch op.Op {
+	case "retry":
 		return haulier.Event{Kind: haulier.EventRetry, By: op.By}
+	case "force":
+		return haulier.Event{Kind: haulier.EventForce, By: op.By}
 	}
 	return haulier.Event{Kind: haulier.EventCancel, By: op.By, Error: op.Reason}
 }

@@ -32,7 +32,7 @@ func (e *Engine) keepSchedules(ctx context.Context) error {
 	for ctx.Err() == nil {
 		err := e.skewed(ctx)
 		if err == nil && !time.Now().Before(reload) {
-			err = e.loadSchedules(ctx)
+			err = errors.Join(e.loadSchedules(ctx), e.loadWindows(ctx))
 			reload = time.Now().Add(reloadEvery)
 		}
 		wait := time.Until(reload)

@@ -19,18 +19,19 @@ func checkFlow(s *haulier.Spec) error {
 		return nil
 	}
 	if !none && w.Ref == "" && len(w.Needs)+len(w.Holds)+len(w.YieldsTo)+len(w.Limits) == 0 &&
-		w.Unique == nil && w.Collapse == "" && w.Then == "" && w.Signal == "" {
+		w.Unique == nil && w.Collapse == "" && w.Then == "" && w.Signal == "" && len(w.Windows) == 0 && !w.Force {
 		s.Flow = nil
 		return nil
 	}
-	if none && (s.Task.Exec != nil || len(w.Holds)+len(w.YieldsTo)+len(w.Limits) > 0) {
-		return field("task.none", "can't be combined with another task, nor with keys: there is nothing to run")
+	if none && (s.Task.Exec != nil || len(w.Holds)+len(w.YieldsTo)+len(w.Limits)+len(w.Windows) > 0) {
+		return field("task.none", "can't be combined with another task, nor with keys and windows: there is nothing to run")
 	}
 	return first(
 		func() error { return checkNeeds(w.Needs) },
 		func() error { return checkKeys("holds", w.Holds) },
 		func() error { return checkYields(w.YieldsTo) },
 		func() error { return checkKeys("limits", w.Limits) },
+		func() error { return checkKeys("windows", w.Windows) },
 		func() error { return checkUnique(w.Unique) },
 		func() error { return optional("ref", w.Ref) },
 		func() error { return optional("collapse", w.Collapse) },

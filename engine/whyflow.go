@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/haulier/haulier"
 	"github.com/haulier/haulier/engine/flow"
@@ -25,6 +26,8 @@ func (w *why) flow(ctx context.Context) error {
 		w.say("it was cancelled for the sake of job %v, which it needs: run that one again, and it comes back", s.Cause)
 	case w.j.State == haulier.Blocked && s.NeedsLeft > 0:
 		return w.needs(ctx)
+	case s.Frozen != "" && w.j.State == haulier.Scheduled:
+		w.frozen()
 	case s.Gate != "" && w.j.State.Waits():
 		return w.gate(ctx)
 	}
@@ -55,9 +58,20 @@ func (w *why) needs(ctx context.Context) error {
 	return nil
 }
 
+// frozen says which window a job waits for.
+func (w *why) frozen() {
+	for _, c := range w.e.windows.list(w.j.Tenant) {
+		if c.Name == w.j.Frozen && c.Newest {
+			w.say("window %s is closed; a newer job of its queue and type replaces it", w.j.Frozen)
+			return
+		}
+	}
+	w.say("window %s is closed until %s: it starts then, or at once with `haulier jobs force %s`", w.j.Frozen, w.j.Status.RunAt.Format(time.RFC3339), w.j.ID)
+}
+
 // gate says who holds the key at which the job waits.
 func (w *why) gate(ctx context.Context) error {
-	l, _, err := flow.Standing(ctx, w.e.store, w.j.Tenant, w.j.Gate)
+	l, lim, err := flow.Standing(ctx, w.e.store, w.j.Tenant, w.j.Gate)
 	if err != nil {
 		return fmt.Errorf("why: %w", err)
 	}
@@ -74,6 +88,19 @@ func (w *why) gate(ctx context.Context) error {
 		list = append(list, id.String())
 	}
 	w.say("it waits for key %s, held by %s%s; %d wait there", w.j.Gate, numbered(l.Held, "job"), colon(strings.Join(list, ", ")), l.Waiting)
+	if lim == nil || lim.Rate == 0 {
+		return nil
+	}
+	place, err := flow.Place(ctx, w.e.store, w.j, w.j.Gate)
+	if err != nil {
+		return fmt.Errorf("why: %w", err)
+	}
+	at := w.now
+	if l.Free.After(at) {
+		at = l.Free
+	}
+	w.x.Expected = at.Add(time.Duration(place) * flow.Gap(lim)).UTC()
+	w.say("its rate allows a start each %v: it is the turn of this job at %s at the earliest", flow.Gap(lim), w.x.Expected.Format(time.RFC3339))
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/haulier/haulier"
+	"github.com/haulier/haulier/calendar"
 	"github.com/haulier/haulier/workflow"
 )
 
@@ -190,9 +191,12 @@ func describeTriggers(v *haulier.Workflow, w *workflow.Workflow) {
 	}
 }
 
-// setTriggers makes the schedules that start a workflow, and removes those of earlier versions. It is
+// setTriggers makes the windows that a workflow brings along and the schedules that start it, and removes those of earlier versions. It is
 // repeated by the next apply when the server dies on the way.
 func (e *Engine) setTriggers(ctx context.Context, v *haulier.Workflow, w *workflow.Workflow) error {
+	if err := e.setFreezes(ctx, v, w); err != nil {
+		return err
+	}
 	var names []string
 	for i, t := range w.Triggers {
 		if t.Cron == "" {
@@ -230,6 +234,16 @@ func (e *Engine) setTriggers(ctx context.Context, v *haulier.Workflow, w *workfl
 		}
 	}
 	return fmt.Errorf("workflow %s: %w: others keep changing it; apply it again", v.Name, haulier.ErrConflict)
+}
+
+// setFreezes makes the windows of a workflow's freeze_windows. One that it has no more is left without an effect: no job names it.
+func (e *Engine) setFreezes(ctx context.Context, v *haulier.Workflow, w *workflow.Workflow) error {
+	for _, c := range w.Calendars() {
+		if _, err := e.SetWindow(ctx, haulier.Window{Tenant: v.Tenant, Name: c.Name, Mode: string(calendar.Freeze), Rules: c.Freeze}); err != nil {
+			return fmt.Errorf("freeze_windows of %s: %w", c.Name, err)
+		}
+	}
+	return nil
 }
 
 // Workflows implements haulier.Workflows.

@@ -71,6 +71,14 @@ func (c *call) retryJobs() error {
 	return c.replyChanged(c.Queue.Retry(c.ctx(), sel, c.who.name))
 }
 
+func (c *call) forceJobs() error {
+	sel, _, err := c.selection()
+	if err != nil {
+		return err
+	}
+	return c.replyChanged(c.Queue.Force(c.ctx(), sel, c.who.name))
+}
+
 func (c *call) deleteJobs() error {
 	sel, _, err := c.selection()
 	if err != nil {
@@ -122,6 +130,14 @@ func (c *call) retryJob() error {
 		return err
 	}
 	return c.replyOne(c.Queue.Retry(c.ctx(), sel, c.who.name))
+}
+
+func (c *call) forceJob() error {
+	sel, _, err := c.one()
+	if err != nil {
+		return err
+	}
+	return c.replyOne(c.Queue.Force(c.ctx(), sel, c.who.name))
 }
 
 func (c *call) deleteJob() error {

@@ -47,10 +47,12 @@ func (s *Server) jobOperations() []operation {
 			query: []param{tenantParam}, reply: haulier.Explanation{}, do: (*call).whyJob},
 		byID("cancelJob", "cancel", "Cancel a job", change, (*call).cancelJob),
 		byID("retryJob", "retry", "Run a job again", change, (*call).retryJob),
+		byID("forceJob", "force", "Let a job start in spite of windows", operate, (*call).forceJob),
 		{id: "deleteJob", method: http.MethodDelete, path: "/v1/jobs/{id}", tag: "jobs", need: operate, summary: "Delete a job that has ended",
 			query: []param{tenantParam}, do: (*call).deleteJob},
 		bySelection("cancelJobs", "cancel", "Cancel jobs", change, (*call).cancelJobs),
 		bySelection("retryJobs", "retry", "Run jobs again", change, (*call).retryJobs),
+		bySelection("forceJobs", "force", "Let jobs start in spite of windows", operate, (*call).forceJobs),
 		bySelection("deleteJobs", "delete", "Delete jobs that have ended", operate, (*call).deleteJobs),
 	}
 }

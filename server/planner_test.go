@@ -73,3 +73,19 @@ func (r *recorder) WorkflowGraph(_ context.Context, tenant, name, run string, sv
 func (r *recorder) PostEvent(_ context.Context, s haulier.Signal) error {
 	return r.note("post %q %q with %s by %q", s.Tenant, s.Name, s.Payload, s.By)
 }
+
+func (r *recorder) SetWindow(_ context.Context, w haulier.Window) (haulier.Window, error) {
+	return w, r.note("set window %q %q %s %q", w.Tenant, w.Name, w.Mode, w.Rules)
+}
+
+func (r *recorder) Windows(_ context.Context, tenant string) ([]haulier.Window, error) {
+	return nil, r.note("windows %q", tenant)
+}
+
+func (r *recorder) DeleteWindow(_ context.Context, tenant, name string) error {
+	return r.note("delete window %q %q", tenant, name)
+}
+
+func (r *recorder) Force(_ context.Context, sel haulier.Selection, by string) (haulier.Changed, error) {
+	return r.change("force", sel, by)
+}

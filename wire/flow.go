@@ -17,6 +17,8 @@ const (
 	flowLimits
 	flowThen
 	flowSignal
+	flowWindows
+	flowForce
 )
 
 func appendFlow(b []byte, w *haulier.Flow) []byte {
@@ -44,6 +46,10 @@ func appendFlow(b []byte, w *haulier.Flow) []byte {
 	}
 	b = putText(b, flowThen, w.Then)
 	b = putText(b, flowSignal, w.Signal)
+	for _, k := range w.Windows {
+		b = putItem(b, flowWindows, k)
+	}
+	b = putBool(b, flowForce, w.Force)
 	return shut(b, mark)
 }
 
@@ -88,6 +94,10 @@ func (f *fields) flow() *haulier.Flow {
 			w.Then = e.name()
 		case flowSignal:
 			w.Signal = e.name()
+		case flowWindows:
+			w.Windows = append(w.Windows, e.name())
+		case flowForce:
+			w.Force = e.bool()
 		}
 	}
 	f.take(e.bad)
@@ -159,6 +169,8 @@ const (
 	standCause
 	standBarred
 	standSince
+	standFrozen
+	standForced
 )
 
 func appendStanding(b []byte, s *haulier.Standing) []byte {
@@ -177,6 +189,8 @@ func appendStanding(b []byte, s *haulier.Standing) []byte {
 	b = putID(b, standCause, s.Cause)
 	b = putInt(b, standBarred, s.Barred)
 	b = putTime(b, standSince, s.Since)
+	b = putText(b, standFrozen, s.Frozen)
+	b = putBool(b, standForced, s.Forced)
 	return shut(b, mark)
 }
 
@@ -205,6 +219,10 @@ func (f *fields) standing() *haulier.Standing {
 			s.Barred = e.int()
 		case standSince:
 			s.Since = e.time()
+		case standFrozen:
+			s.Frozen = e.name()
+		case standForced:
+			s.Forced = e.bool()
 		}
 	}
 	f.take(e.bad)

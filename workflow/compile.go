@@ -51,9 +51,6 @@ func (w *Workflow) Jobs(run Run) ([]haulier.Spec, error) {
 	if len(nodes) == 0 {
 		return nil, fmt.Errorf("run of workflow %s: %w: all its jobs are detached or come after one that is; say where to start: %s", w.Name, haulier.ErrInvalid, few(w.JobNames()))
 	}
-	if err := w.checkWindows(nodes, &run); err != nil {
-		return nil, err
-	}
 	specs := make([]haulier.Spec, len(nodes))
 	for i := range nodes {
 		specs[i] = w.spec(&nodes[i], nodes, &run)
@@ -128,6 +125,7 @@ func (w *Workflow) spec(n *node, nodes []node, run *Run) haulier.Spec {
 	s.Priority, s.MaxAttempts, s.Backoff, s.Timeout = j.priority, j.maxAttempts, j.backoff, j.timeout
 	if !j.task.idle() {
 		w.keys(n, s.Flow)
+		s.Windows, s.Force = w.calendars(j), run.Force
 	}
 	return s
 }
@@ -155,16 +153,6 @@ func (w *Workflow) keys(n *node, f *haulier.Flow) {
 	if j.collapse {
 		f.Collapse = own
 	}
-}
-
-// checkWindows refuses a run whose windows would not be kept: a job has no field for them yet.
-func (w *Workflow) checkWindows(nodes []node, run *Run) error {
-	for i := range nodes {
-		if j := nodes[i].job; j != nil && !run.Force && len(w.calendars(j)) > 0 {
-			return fmt.Errorf("run of workflow %s: job %s: %w: it has windows, which the engine does not keep yet; start the run with force, or take them out of the text", w.Name, j.name, haulier.ErrInvalid)
-		}
-	}
-	return nil
 }
 
 // calendars are those that say when a job may start.

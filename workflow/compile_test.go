@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -213,10 +214,13 @@ func TestWindows(t *testing.T) {
 	if got := w.Calendars(); !reflect.DeepEqual(got, want) {
 		t.Errorf("calendars are %+v", got)
 	}
-	if _, err := w.Jobs(workflow.Run{ID: "r"}); !errors.Is(err, haulier.ErrInvalid) {
-		t.Errorf("a run with windows: %v", err)
+	for _, force := range []bool{false, true} {
+		all := jobs(t, w, workflow.Run{Force: force})
+		wantOrder(t, all, "A, B<A")
+		if a := all[0]; !slices.Equal(a.Windows, []string{"night", "x", "x.A"}) || a.Force != force || len(all[1].Windows) > 0 {
+			t.Errorf("windows of A are %v, forced %v", a.Windows, a.Force)
+		}
 	}
-	wantOrder(t, jobs(t, w, workflow.Run{Force: true}), "A, B<A")
 }
 
 func TestNames(t *testing.T) {

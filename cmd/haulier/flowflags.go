@@ -13,6 +13,8 @@ import (
 // flowFlags are what ties a job to others.
 type flowFlags struct {
 	Needs, Holds, YieldsTo, Alone, Limits     []string
+	Windows                                   []string
+	Force                                     bool
 	Unique, Duplicate, Collapse, Then, Signal string
 }
 
@@ -25,13 +27,15 @@ func (f *flowFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.Unique, "unique", "", "`KEY` that is taken while the job has not ended; a second job is not added")
 	fs.StringVar(&f.Duplicate, "duplicate", "", "`WHAT` becomes of a second job of --unique: existing (its id is answered), reject or replace")
 	fs.StringVar(&f.Collapse, "collapse", "", "`KEY`: this job replaces older ones of the key that still wait")
+	fs.StringSliceVar(&f.Windows, "window", nil, "`NAMES` of windows that the job keeps to; see haulier windows")
+	fs.BoolVar(&f.Force, "force", false, "start in spite of windows")
 	fs.StringVar(&f.Then, "then", "", "`TYPE` of the job that follows, with the result as its payload, when this one succeeds")
 	fs.StringVar(&f.Signal, "signal", "", "`EVENT` that is posted when the job succeeds, and starts the workflows that wait for it")
 }
 
 // flow is what the flags ask for; nil: nothing.
 func (f *flowFlags) flow() (*haulier.Flow, error) {
-	w := haulier.Flow{Holds: append(f.Holds, f.Alone...), Limits: f.Limits, Collapse: f.Collapse, Then: f.Then, Signal: f.Signal}
+	w := haulier.Flow{Holds: append(f.Holds, f.Alone...), Limits: f.Limits, Collapse: f.Collapse, Then: f.Then, Signal: f.Signal, Windows: f.Windows, Force: f.Force}
 	for _, item := range f.Needs {
 		id, on, _ := strings.Cut(item, ":")
 		job, err := haulier.ParseID(id)

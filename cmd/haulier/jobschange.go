@@ -40,6 +40,13 @@ counted anew. A filter selects what failed or was cancelled, unless --state says
 		},
 	},
 	{
+		verb: "force", done: "forced", short: "Let jobs start in spite of windows",
+		long: `Let jobs start in spite of windows. What else they wait for, they wait for still.`,
+		do: func(ctx context.Context, q haulier.Operator, sel haulier.Selection, _ string) (haulier.Changed, error) {
+			return q.Force(ctx, sel, "")
+		},
+	},
+	{
 		verb: "delete", done: "deleted", short: "Remove jobs that have ended",
 		long: `Remove jobs that have ended, with their output. What has not ended must be cancelled first.`,
 		do: func(ctx context.Context, q haulier.Operator, sel haulier.Selection, _ string) (haulier.Changed, error) {

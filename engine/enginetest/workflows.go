@@ -19,6 +19,7 @@ var ordering = []behaviour{
 	{"an event starts each workflow that waits for it once", runByEvent},
 	{"the success of a workflow starts another", runByWorkflow},
 	{"a schedule starts a workflow", runBySchedule},
+	{"freeze windows of a workflow keep its jobs from starting", workflowFrozen},
 	{"what is wrong with a workflow is told with its line", workflowRefused},
 	{"a removed workflow is started by nothing", workflowRemoved},
 }
@@ -232,6 +233,27 @@ func runBySchedule(t *testing.T, h *Harness) {
 	if list, err := h.Schedules(t.Context(), ""); err != nil || len(list) != 0 {
 		t.Errorf("the schedule of an earlier version is left: %+v, %v", list, err)
 	}
+}
+
+func workflowFrozen(_ *testing.T, h *Harness) {
+	h.apply("w", "freeze_windows: '* 12 ? * *'\nworkflow: [A]")
+	h.pass(halfPastNoon)
+	s := h.openFor("A")
+	h.startRun("w")
+	if got := h.does(s); got != "" {
+		h.t.Errorf("while it is frozen run %q", got)
+	}
+	if _, err := h.StartRun(h.t.Context(), haulier.RunRequest{Workflow: "w", Force: true}); err != nil {
+		h.t.Fatal(err)
+	}
+	if got := h.does(s); got != "A" {
+		h.t.Errorf("by force runs %q", got)
+	}
+	h.pass(31 * time.Minute)
+	if got := h.does(s); got != "A" {
+		h.t.Errorf("after it runs %q", got)
+	}
+	h.wantRuns("w", "w-2 succeeded, w-1 succeeded")
 }
 
 func workflowRefused(t *testing.T, h *Harness) {

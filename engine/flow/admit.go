@@ -17,10 +17,17 @@ type stop struct {
 // Admit decides for each of the jobs, which the session has just claimed, whether it may start.
 // Those that may hold their keys from now on; the others go back to wait. extra are keys with a limit
 // that a job holds without naming them. It returns those that may, as they stand now.
-func (t *Tx) Admit(ctx context.Context, jobs []haulier.Job, extra func(*haulier.Job) []string) ([]haulier.Job, error) {
+// frozen tells of a window that keeps a job from starting.
+func (t *Tx) Admit(ctx context.Context, jobs []haulier.Job, extra func(*haulier.Job) []string, frozen func(*haulier.Job) (Freeze, bool)) ([]haulier.Job, error) {
 	out := jobs[:0:0]
 	for i := range jobs {
 		j := t.Adopt(&jobs[i])
+		if f, ok := frozen(j); ok {
+			if err := t.freeze(ctx, j, f); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		more := extra(j)
 		if !j.Flow.Gated() && len(more) == 0 && gateOf(&j.Status) == "" {
 			out = append(out, *j)

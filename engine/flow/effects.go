@@ -46,6 +46,9 @@ func (t *Tx) follows(ctx context.Context, j *haulier.Job, before *haulier.Status
 	if err := t.keys(ctx, j, before); err != nil {
 		return err
 	}
+	if err := t.thaw(ctx, j, before); err != nil {
+		return err
+	}
 	ended, began := j.State.Terminal() && !before.State.Terminal(), !j.State.Terminal() && before.State.Terminal()
 	if j.Standing != nil && j.Needed {
 		switch {

@@ -249,3 +249,26 @@ func Standing(ctx context.Context, store haulier.Store, tenant, key string) (Loc
 	lim, err := t.limit(ctx, tenant, key)
 	return *l, lim, err
 }
+
+// maxPlace is how far Place counts.
+const maxPlace = 10_000
+
+// Place is how many jobs come before j in the line at a key, up to ten thousand.
+func Place(ctx context.Context, store haulier.Store, j *haulier.Job, key string) (int, error) {
+	prefix, own := lockKey(j.Tenant, key)+"/", order(j)
+	for n, after := 0, prefix; ; {
+		docs, err := store.Docs(ctx, DocWaiter, prefix, after, 1000)
+		if err != nil {
+			return 0, err
+		}
+		for _, d := range docs {
+			if after = d.Key; after[len(prefix):] >= own {
+				return n, nil
+			}
+			n++
+		}
+		if len(docs) == 0 || n >= maxPlace {
+			return n, nil
+		}
+	}
+}

@@ -51,7 +51,7 @@ func fullJob(f *fixture) haulier.Job {
 				Ref: "r", Needs: []haulier.Need{{Job: haulier.NewID(f.now), Ref: "a", On: haulier.OnFinished}}, Holds: []string{"h"},
 				YieldsTo: []haulier.Yield{{Key: "y", Below: 3, For: haulier.Duration(time.Minute)}},
 				Unique:   &haulier.Unique{Key: "u", Fields: []string{"f"}, Scope: haulier.UniquePeriod, For: 7, Duplicate: haulier.DuplicateReject},
-				Collapse: "c", Limits: []string{"l"}, Then: "t", Signal: "s",
+				Collapse: "c", Limits: []string{"l"}, Then: "t", Signal: "s", Windows: []string{"w"}, Force: true,
 			},
 		},
 		Status: haulier.Status{
@@ -62,7 +62,7 @@ func fullJob(f *fixture) haulier.Job {
 			History:    []haulier.Change{{At: f.now, State: haulier.Pending, Step: "s", By: "b"}, {At: f.at(time.Millisecond), State: haulier.Claimed}},
 			HistoryCut: 5,
 			Standing: &haulier.Standing{
-				NeedsLeft: 2, Barred: 1, Needed: true, Gate: "g", CalledAt: f.at(time.Second), Since: f.at(2 * time.Second), Held: []string{"h"}, Waived: []string{"w"},
+				NeedsLeft: 2, Barred: 1, Needed: true, Gate: "g", CalledAt: f.at(time.Second), Since: f.at(2 * time.Second), Frozen: "w", Forced: true, Held: []string{"h"}, Waived: []string{"w"},
 				Survivor: haulier.NewID(f.now), Cause: haulier.NewID(f.now),
 			},
 		},
