@@ -191,6 +191,9 @@ type Operator interface {
 	Limits(ctx context.Context, tenant string) ([]KeyStanding, error)
 	// Counts returns the kept numbers of jobs by lane and state; tenant "" for all.
 	Counts(ctx context.Context, tenant string) ([]Count, error)
+	// Outcomes returns how often attempts ended how, by queue and type; tenant "" for all. A server that
+	// dies may lose the last ten seconds of them.
+	Outcomes(ctx context.Context, tenant string) ([]OutcomeCount, error)
 	// Sessions lists the live sessions that serve the tenant ("" for all).
 	Sessions(ctx context.Context, tenant string) ([]Session, error)
 
@@ -325,4 +328,13 @@ type Token struct {
 type Authenticator interface {
 	// Authenticate returns the token. ErrUnauthenticated: unknown, revoked or expired.
 	Authenticate(ctx context.Context, secret string) (Token, error)
+}
+
+// OutcomeCount is a number of attempts that ended in one way.
+type OutcomeCount struct {
+	Tenant  string  `json:"tenant"`
+	Queue   string  `json:"queue"`
+	Type    string  `json:"type"`
+	Outcome Outcome `json:"outcome"`
+	N       int64   `json:"n"`
 }

@@ -77,6 +77,15 @@ func (c *Client) Limits(ctx context.Context, tenant string) ([]haulier.KeyStandi
 	return out.Limits, err
 }
 
+// Outcomes implements haulier.Operator.
+func (c *Client) Outcomes(ctx context.Context, tenant string) ([]haulier.OutcomeCount, error) {
+	var out struct {
+		Outcomes []haulier.OutcomeCount `json:"outcomes"`
+	}
+	err := c.get(ctx, "/v1/outcomes", tenant, &out)
+	return out.Outcomes, err
+}
+
 // CreateToken implements haulier.Operator.
 func (c *Client) CreateToken(ctx context.Context, t haulier.Token) (haulier.Token, string, error) {
 	in := struct {

@@ -60,6 +60,7 @@ type Engine struct {
 	compiled  compiled // workflows
 	hooks     hooks
 	windows   windows
+	outcomes  outcomes
 	stop      context.CancelFunc
 }
 
@@ -134,6 +135,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	g.Go(func() error { return e.resumeWork(ctx) })
 	g.Go(func() error { return e.resumeFlows(ctx) })
 	g.Go(func() error { return e.keepSchedules(ctx) })
+	g.Go(func() error { return e.keepOutcomes(ctx) })
 	err := g.Wait()
 	if ctx.Err() != nil && err == nil {
 		return nil

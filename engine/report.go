@@ -87,6 +87,7 @@ type reporting struct {
 	now     time.Time
 	batch   haulier.Batch
 	grown   []*output // outputs to be settled after the commit
+	ended   []ending  // attempts, to be counted after the commit
 	tx      *flow.Tx  // of jobs whose change means something for others; nil: none yet
 	puts    blobPuts
 }
@@ -125,6 +126,7 @@ func (e *Engine) reportOnce(ctx context.Context, s *session, reports []haulier.R
 	if err := e.commit(ctx, &r.batch, work); err != nil {
 		return err
 	}
+	e.outcomes.add(r.ended)
 	for _, o := range r.grown {
 		if o.commit(e.outputs) {
 			e.hub.grew(o.ref.Job)
@@ -186,6 +188,8 @@ func (r *reporting) job(ctx context.Context, j *haulier.Job, reports []haulier.R
 				return err
 			}
 			errs[i] = err
+		} else if rep.Kind == haulier.ReportFinish {
+			r.ended = append(r.ended, endingOf(&cur))
 		}
 	}
 	switch {

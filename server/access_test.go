@@ -47,6 +47,8 @@ var operations = []struct {
 	{request{method: "POST", path: "/v1/schedules/s/run"}, ""},
 	{request{method: "POST", path: "/v1/schedules/s/pause"}, ""},
 	{request{method: "POST", path: "/v1/schedules/s/resume"}, ""},
+	{request{method: "GET", path: "/v1/outcomes"}, "producer worker viewer"},
+	{request{method: "GET", path: "/metrics"}, "producer worker viewer"},
 	{request{method: "GET", path: "/v1/windows"}, "producer worker viewer"},
 	{request{method: "PUT", path: "/v1/windows/w", body: `{"mode":"freeze","rules":["mon"]}`}, ""},
 	{request{method: "DELETE", path: "/v1/windows/w"}, ""},

@@ -89,3 +89,7 @@ func (r *recorder) DeleteWindow(_ context.Context, tenant, name string) error {
 func (r *recorder) Force(_ context.Context, sel haulier.Selection, by string) (haulier.Changed, error) {
 	return r.change("force", sel, by)
 }
+
+func (r *recorder) Outcomes(_ context.Context, tenant string) ([]haulier.OutcomeCount, error) {
+	return []haulier.OutcomeCount{{Tenant: "t", Queue: "q", Type: "a", Outcome: haulier.OutcomeFailed, N: 3}}, r.note("outcomes %q", tenant)
+}

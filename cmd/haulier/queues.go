@@ -19,7 +19,7 @@ func (p *program) queuesCommand() *cobra.Command {
 	cmd.AddCommand(p.queuesListCommand(),
 		p.pauseCommand("pause", true, "Hand out no more jobs of queues; what runs goes on"),
 		p.pauseCommand("resume", false, "Hand out jobs of paused queues again"),
-		p.weightCommand())
+		p.weightCommand(), p.outcomesCommand())
 	return cmd
 }
 
@@ -107,4 +107,37 @@ func (p *program) printDone(v any, format string, args ...any) error {
 	}
 	fmt.Fprintf(p.out, format+"\n", args...)
 	return nil
+}
+
+func (p *program) outcomesCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "outcomes", Short: "Show how often attempts ended how, by queue and type", Args: cobra.NoArgs,
+		RunE: p.asking(impatient, func(ctx context.Context, q haulier.Queue, _ []string) error {
+			list, err := q.Outcomes(ctx, p.settings.Tenant)
+			if err != nil {
+				return err
+			}
+			if p.settings.json() {
+				if list == nil {
+					list = []haulier.OutcomeCount{}
+				}
+				return p.printJSON(map[string]any{"outcomes": list})
+			}
+			if len(list) == 0 {
+				p.say("No attempts have ended yet.")
+				return nil
+			}
+			t := newTable("TENANT", "QUEUE", "TYPE", "OK", "FAILED", "RETRY", "ERROR").numbers(3, 4, 5, 6)
+			for i := 0; i < len(list); {
+				x := list[i]
+				n := map[haulier.Outcome]int64{}
+				for ; i < len(list) && list[i].Tenant == x.Tenant && list[i].Queue == x.Queue && list[i].Type == x.Type; i++ {
+					n[list[i].Outcome] = list[i].N
+				}
+				t.add(x.Tenant, x.Queue, x.Type, n[haulier.OutcomeOK], n[haulier.OutcomeFailed], n[haulier.OutcomeRetry], n[haulier.OutcomeError])
+			}
+			t.write(p.out)
+			return nil
+		}),
+	}
 }
