@@ -47,7 +47,18 @@ type Job struct {
 	Status
 	// Results are those of the jobs that it needs. Only Claim brings them.
 	Results []NeedResult
+	// Hooked says around what of this attempt the worker is to call AskHooks. Only Claim brings it.
+	Hooked Hooked
 }
+
+// Hooked is a set of HookEvents.
+type Hooked uint8
+
+// Its members.
+const (
+	HookedBefore Hooked = 1 << iota // BeforePerform
+	HookedAfter                     // AfterPerform
+)
 
 // Spec is what was asked. It never changes after the enqueue.
 type Spec struct {
@@ -221,11 +232,12 @@ type jobJSON struct {
 	Result       json.RawMessage `json:"result,omitempty"`
 	ResultBytes  []byte          `json:"result_bytes,omitempty"`
 	Results      []NeedResult    `json:"results,omitempty"`
+	Hooks        []HookEvent     `json:"hooks,omitempty"`
 }
 
 // MarshalJSON implements json.Marshaler.
 func (j Job) MarshalJSON() ([]byte, error) {
-	v := jobJSON{Spec: j.Spec, Status: j.Status, Results: j.Results}
+	v := jobJSON{Spec: j.Spec, Status: j.Status, Results: j.Results, Hooks: j.Hooked.events()}
 	v.Payload, v.PayloadBytes = splitJSON(j.Payload)
 	v.Result, v.ResultBytes = splitJSON(j.Result)
 	return json.Marshal(v)
@@ -237,10 +249,30 @@ func (j *Job) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &v); err != nil {
 		return err
 	}
-	*j = Job{Spec: v.Spec, Status: v.Status, Results: v.Results}
+	*j = Job{Spec: v.Spec, Status: v.Status, Results: v.Results, Hooked: hookedOf(v.Hooks)}
 	j.Payload = joinJSON(v.Payload, v.PayloadBytes)
 	j.Result = joinJSON(v.Result, v.ResultBytes)
 	return nil
+}
+
+func (h Hooked) events() (list []HookEvent) {
+	if h&HookedBefore != 0 {
+		list = append(list, BeforePerform)
+	}
+	if h&HookedAfter != 0 {
+		list = append(list, AfterPerform)
+	}
+	return list
+}
+
+func hookedOf(list []HookEvent) (h Hooked) {
+	if contains(list, BeforePerform) {
+		h |= HookedBefore
+	}
+	if contains(list, AfterPerform) {
+		h |= HookedAfter
+	}
+	return h
 }
 
 func splitJSON(b []byte) (json.RawMessage, []byte) {

@@ -14,6 +14,7 @@ type Queue interface {
 	Operator
 	Planner
 	Workflows
+	Gatekeeper
 }
 
 // Producer is what programs that enqueue need.
@@ -69,6 +70,10 @@ type Consumer interface {
 
 	// Payload returns the payload of a job of the session whose Spec.Blob is set.
 	Payload(ctx context.Context, session ID, ref Ref) ([]byte, error)
+
+	// AskHooks has the hooks called that Job.Hooked names, about an attempt of the session. What they say is in the answer, also that one
+	// failed; the error is about the call. It may be called again.
+	AskHooks(ctx context.Context, session ID, call HookCall) (HookAnswer, error)
 
 	// Report tells what became of jobs of the session; one error a report, nil
 	// when it was carried out. A report is durable when its error is nil.

@@ -102,6 +102,7 @@ func (e *Engine) take(ctx context.Context, s *session, info *haulier.Session, r 
 			}
 			if len(jobs) > 0 {
 				e.sched.started(jobs)
+				e.hooks.mark(jobs)
 				return jobs, e.bringResults(context.WithoutCancel(ctx), jobs)
 			}
 			if got > 0 {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/haulier/haulier"
 	"github.com/haulier/haulier/blob"
+	"github.com/haulier/haulier/webhook"
 )
 
 // Config of an engine.
@@ -33,6 +34,8 @@ type Config struct {
 	Hooks []haulier.EnqueueHook
 	// HookTimeout is how long each may take. Zero: haulier.DefaultHookTimeout.
 	HookTimeout time.Duration
+	// Webhooks calls the hooks that are reached over HTTP. Nil: one that calls no address of the network inside.
+	Webhooks *webhook.Client
 }
 
 // Engine is a haulier.Queue over a store. Safe for concurrent use.
@@ -78,6 +81,9 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Webhooks == nil {
+		cfg.Webhooks = webhook.New(webhook.Config{})
+	}
 	if cfg.Policy == nil {
 		cfg.Policy = NewFair(0)
 	}
@@ -85,7 +91,7 @@ func New(cfg Config) (*Engine, error) {
 	e := &Engine{
 		store: cfg.Store, blobs: cfg.Blobs, log: cfg.Log,
 		poke: make(chan struct{}, 1), left: newBacklog(), effects: newBacklog(), agenda: newAgenda(), stop: stop,
-		hub: newHub(), hooks: hooks{own: cfg.Hooks, most: cfg.HookTimeout},
+		hub: newHub(), hooks: hooks{own: cfg.Hooks, most: cfg.HookTimeout, client: cfg.Webhooks},
 	}
 	e.sessions = newSessions()
 	e.queues = newQueues()
@@ -117,6 +123,9 @@ func (e *Engine) load(ctx context.Context) error {
 	if err := e.loadWindows(ctx); err != nil {
 		return err
 	}
+	if err := e.loadHooks(ctx); err != nil {
+		return err
+	}
 	if err := e.loadSessions(ctx); err != nil {
 		return err
 	}
@@ -136,6 +145,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	g.Go(func() error { return e.resumeFlows(ctx) })
 	g.Go(func() error { return e.keepSchedules(ctx) })
 	g.Go(func() error { return e.keepOutcomes(ctx) })
+	g.Go(func() error { return e.keepHooks(ctx) })
 	err := g.Wait()
 	if ctx.Err() != nil && err == nil {
 		return nil
@@ -150,6 +160,7 @@ func (e *Engine) Close() {
 	e.hold.stop()
 	e.sched.close()
 	e.hub.close()
+	e.hooks.client.Close()
 }
 
 // watched keeps the view. The store calls it for each commit and claim; it must not block.

@@ -6,20 +6,58 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/haulier/haulier"
+	"github.com/haulier/haulier/webhook"
 )
 
 // hookedAtOnce is how many requests of one call are with hooks together.
 const hookedAtOnce = 64
 
-// hooks are those of the enqueue.
+// hooks are those that the engine asks itself, and the view of those over HTTP.
 type hooks struct {
-	own  []haulier.EnqueueHook // registered with the engine
-	most time.Duration         // that each may take
+	own     []haulier.EnqueueHook                     // registered with the engine
+	most    time.Duration                             // that each of these may take
+	set     atomic.Pointer[map[string][]haulier.Hook] // over HTTP, by tenant; a nil map: there are none
+	loading sync.Mutex
+	client  *webhook.Client
+}
+
+// gate is a hook of the enqueue.
+type gate struct {
+	haulier.EnqueueHook
+	most    time.Duration
+	selects func(*haulier.Spec) bool // nil: all jobs
+}
+
+// gates are the hooks that a request passes: those of the engine, then those of its jobs' tenants.
+func (e *Engine) gates(jobs []haulier.Spec) []gate {
+	var out []gate
+	for _, h := range e.hooks.own {
+		out = append(out, gate{EnqueueHook: h, most: e.hooks.most})
+	}
+	if *e.hooks.set.Load() == nil {
+		return out
+	}
+	var tenants []string
+	for i := range jobs {
+		t := tenantOr(jobs[i].Tenant)
+		if slices.Contains(tenants, t) {
+			continue
+		}
+		tenants = append(tenants, t)
+		for _, h := range e.hooks.of(t) {
+			if h.On(haulier.BeforeEnqueue) || h.On(haulier.AfterEnqueue) {
+				out = append(out, gate{EnqueueHook: &remote{e: e, h: h}, most: time.Duration(h.Timeout) + time.Second, selects: h.Selects})
+			}
+		}
+	}
+	return out
 }
 
 // asked is a request to enqueue whose hooks were asked. What is nil was not.
@@ -28,6 +66,7 @@ type asked struct {
 	places  []int          // among them, of those that are left
 	dropped []haulier.Dropped
 	notes   []string // why those that are left wait; "": for no hook
+	gates   []gate
 }
 
 // origin is what the caller gave.
@@ -64,7 +103,7 @@ func (a *asked) spread(r haulier.EnqueueResult) haulier.EnqueueResult {
 // Enqueue implements haulier.Producer. Requests without a key and without a flow
 // go into one commit, each of the others into one of its own. Hooks are asked before, and told after it.
 func (e *Engine) Enqueue(ctx context.Context, reqs []haulier.EnqueueRequest) ([]haulier.EnqueueResult, error) {
-	if len(e.hooks.own) == 0 {
+	if !e.hooks.any() {
 		return e.enqueue(ctx, reqs, nil)
 	}
 	results := make([]haulier.EnqueueResult, len(reqs))
@@ -91,7 +130,7 @@ func (e *Engine) Enqueue(ctx context.Context, reqs []haulier.EnqueueRequest) ([]
 	}
 	e.eachRequest(len(rest), func(k int) {
 		if done[k].Err == nil && !done[k].Repeated {
-			done[k].Err = e.after(ctx, &left[k], &done[k])
+			done[k].Err = asks[k].after(ctx, &left[k], &done[k])
 		}
 		results[rest[k]] = asks[k].spread(done[k])
 	})
@@ -141,12 +180,14 @@ func (e *Engine) before(ctx context.Context, r *haulier.EnqueueRequest) (*asked,
 			return refused(inJob(i, err))
 		}
 	}
-	for _, hook := range e.hooks.own {
-		if err := h.ask(ctx, hook, e.hooks.most); err != nil {
+	gates := e.gates(r.Jobs)
+	for i := range gates {
+		if err := h.ask(ctx, &gates[i]); err != nil {
 			return refused(err)
 		}
 	}
 	a := h.settle(r)
+	a.gates = gates
 	if len(r.Jobs) == 0 {
 		return a, haulier.EnqueueResult{IDs: make([]haulier.ID, len(a.jobs)), Dropped: a.dropped}
 	}
@@ -163,11 +204,11 @@ type hearing struct {
 }
 
 // ask carries out what one hook says.
-func (h *hearing) ask(ctx context.Context, hook haulier.EnqueueHook, most time.Duration) error {
+func (h *hearing) ask(ctx context.Context, hook *gate) error {
 	var places []int
 	var jobs []*haulier.Spec
 	for i := range h.specs {
-		if !h.gone[i] {
+		if !h.gone[i] && (hook.selects == nil || hook.selects(&h.specs[i])) {
 			s := h.specs[i] // a hook that is given up may go on to write
 			places, jobs = append(places, i), append(jobs, &s)
 		}
@@ -177,7 +218,7 @@ func (h *hearing) ask(ctx context.Context, hook haulier.EnqueueHook, most time.D
 	}
 	name := hook.HookName()
 	var verdicts []haulier.Verdict
-	err := haulier.CallHook(ctx, most, func(ctx context.Context) (err error) {
+	err := haulier.CallHook(ctx, hook.most, func(ctx context.Context) (err error) {
 		verdicts, err = hook.BeforeEnqueue(ctx, jobs)
 		return err
 	})
@@ -236,7 +277,7 @@ func (h *hearing) settle(r *haulier.EnqueueRequest) *asked {
 }
 
 // after tells the hooks of the jobs that were added; those that were there before are not among them.
-func (e *Engine) after(ctx context.Context, r *haulier.EnqueueRequest, done *haulier.EnqueueResult) error {
+func (a *asked) after(ctx context.Context, r *haulier.EnqueueRequest, done *haulier.EnqueueResult) error {
 	jobs := make([]*haulier.Spec, 0, len(r.Jobs))
 	for i := range r.Jobs {
 		if !slices.Contains(done.Existing, i) {
@@ -245,12 +286,16 @@ func (e *Engine) after(ctx context.Context, r *haulier.EnqueueRequest, done *hau
 			jobs = append(jobs, &s)
 		}
 	}
-	if len(jobs) == 0 {
-		return nil
-	}
 	var errs []error
-	for _, hook := range e.hooks.own {
-		err := haulier.CallHook(ctx, e.hooks.most, func(ctx context.Context) error { return hook.AfterEnqueue(ctx, jobs) })
+	for _, hook := range a.gates {
+		told := jobs
+		if hook.selects != nil {
+			told = slices.DeleteFunc(slices.Clone(jobs), func(s *haulier.Spec) bool { return !hook.selects(s) })
+		}
+		if len(told) == 0 {
+			continue
+		}
+		err := haulier.CallHook(ctx, hook.most, func(ctx context.Context) error { return hook.AfterEnqueue(ctx, told) })
 		if err != nil {
 			errs = append(errs, fmt.Errorf("jobs were added, %v the first of %d, but %w: hook %s, after that: %w",
 				jobs[0].ID, len(jobs), haulier.ErrRefused, hook.HookName(), err))

@@ -44,7 +44,7 @@ func complete(s *haulier.Spec, now time.Time) error {
 		func() error { return checkBackoff(&s.Backoff) },
 		func() error { return checkLabels(s) },
 		func() error { return checkPayload(s) },
-		func() error { return checkExec(s.Task.Exec) },
+		func() error { return checkTask(s) },
 		func() error { return checkFlow(s) },
 	)
 }
@@ -136,6 +136,8 @@ func checkPayload(s *haulier.Spec) error {
 	}
 	return nil
 }
+
+func checkTask(s *haulier.Spec) error { return checkExec(s.Task.Exec) }
 
 func checkExec(t *haulier.ExecTask) error {
 	if t == nil {

@@ -37,6 +37,7 @@ func describe(version string) huma.Config {
 				{Name: "queues", Description: "Queues, counts, pausing."},
 				{Name: "schedules", Description: "Jobs by the clock."},
 				{Name: "workflows", Description: "Jobs in order."},
+				{Name: "hooks", Description: "What is called before and after jobs are enqueued and run."},
 				{Name: "workers", Description: "Sessions of workers: claim jobs and report on them."},
 				{Name: "events", Description: "Changes of jobs as they happen."},
 				{Name: "tokens", Description: "Who may ask."},

@@ -8,7 +8,7 @@ import (
 	"github.com/haulier/haulier"
 )
 
-// A job is its spec (1) and its status (2).
+// A job is its spec (1) and its status (2), and in the answer to a claim results of others (3) and its hooks (4).
 
 // AppendJob appends j.
 func AppendJob(b []byte, j *haulier.Job) []byte {
@@ -22,7 +22,7 @@ func AppendJob(b []byte, j *haulier.Job) []byte {
 		b = putText(putUint(putID(putText(b, 1, r.Ref), 2, r.Job), 3, uint64(r.State)), 4, r.Result)
 		b = shut(b, mark)
 	}
-	return b
+	return putUint(b, 4, uint64(j.Hooked))
 }
 
 // ParseJob is the reverse of AppendJob. Payload and result share memory with b.
@@ -43,6 +43,8 @@ func ReadJob(b []byte, j *haulier.Job) error {
 			f.take(ReadStatus(f.bytes(), &j.Status))
 		case 3:
 			j.Results = more(&f, j.Results, f.needResult(), maxItems)
+		case 4:
+			j.Hooked = haulier.Hooked(f.byte())
 		}
 	}
 	return f.err("job")

@@ -43,7 +43,44 @@ func (r *run) before(base context.Context) (end haulier.Report, over bool) {
 			return end, true
 		}
 	}
-	return end, false
+	if r.job.Hooked&haulier.HookedBefore == 0 {
+		return end, false
+	}
+	return r.beforeByServer(ctx)
+}
+
+// beforeByServer has the server ask its hooks, and takes over what they made of the job.
+func (r *run) beforeByServer(ctx context.Context) (end haulier.Report, over bool) {
+	a, err := r.askServer(ctx, haulier.HookCall{Ref: r.ref(), Event: haulier.BeforePerform})
+	switch c := r.ending(); {
+	case c != causeNone:
+		return r.stopped(c, "ended while its hooks were asked"), true
+	case err != nil:
+		return r.failed("hooks before the start: " + err.Error()), true
+	case a.Error != "":
+		err = errors.New(a.Error)
+	case a.Change != nil:
+		changed := *r.job
+		changed.Task, changed.Timeout = a.Change.Task, a.Change.Timeout
+		if a.Change.Payload != nil {
+			changed.Payload = a.Change.Payload
+		}
+		r.s.w.mu.Lock()
+		r.job = &changed
+		r.s.w.mu.Unlock()
+	}
+	return r.heard(a.Hook, a.Verdict, err)
+}
+
+// askServer waits for the answer while the server restarts.
+func (r *run) askServer(ctx context.Context, c haulier.HookCall) (haulier.HookAnswer, error) {
+	var wait backoff
+	for {
+		a, err := r.s.w.cfg.Consumer.AskHooks(ctx, r.s.id, c)
+		if err == nil || !errors.Is(err, haulier.ErrUnavailable) || r.ending() != causeNone || !wait.pause(ctx, r.s.over) {
+			return a, err
+		}
+	}
 }
 
 // ask lets a hook see the job, and takes over what it made of it. A hook that is given up keeps a job of its own.
@@ -103,6 +140,16 @@ func (r *run) after(ctx context.Context, end haulier.Report) haulier.Report {
 		if err != nil {
 			end = r.spoilt(hook.HookName(), end, err)
 		}
+	}
+	if r.job.Hooked&haulier.HookedAfter == 0 && !r.adopted {
+		return end
+	}
+	a, err := r.askServer(ctx, haulier.HookCall{Ref: r.ref(), Event: haulier.AfterPerform, End: end})
+	switch {
+	case err != nil && !errors.Is(err, haulier.ErrLeaseLost): // what is lost shows in the report
+		return r.spoilt("of the server", end, err)
+	case a.Error != "":
+		return r.spoilt(a.Hook, end, errors.New(a.Error))
 	}
 	return end
 }

@@ -44,6 +44,7 @@ type run struct {
 	s         *session
 	job       *haulier.Job // of an adopted attempt only its id and number are known
 	claimedAt time.Time
+	adopted   bool // another worker started it
 
 	// Guarded by the worker's lock.
 	begun   bool // it has, or had, a slot
@@ -82,7 +83,7 @@ func (r *run) execute(ctx context.Context) haulier.Report {
 		}
 		r.job.Payload = b
 	}
-	if len(w.cfg.Hooks) > 0 {
+	if len(w.cfg.Hooks) > 0 || r.job.Hooked != 0 {
 		return r.hooked(ctx)
 	}
 	return r.perform(ctx)

@@ -100,7 +100,7 @@ func (s *session) adopt(ctx context.Context, left []executor.Attempt) {
 		ref := a.Ref()
 		job := &haulier.Job{}
 		job.ID, job.Attempt = ref.Job, ref.Attempt
-		r := &run{s: s, job: job, attempt: a}
+		r := &run{s: s, job: job, attempt: a, adopted: true}
 		s.w.mu.Lock()
 		s.held[ref.Job] = r
 		s.w.busy++

@@ -35,6 +35,7 @@ func (p *program) devCommand() *cobra.Command {
 	f.registerListen(cmd.Flags())
 	wf.register(cmd.Flags())
 	lf.register(cmd.Flags(), "warn")
+	f.AllowPrivate = true // nobody else reaches it
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return p.dev(cmd.Context(), &f, &wf, &lf) }
 	return cmd
 }

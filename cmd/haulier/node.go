@@ -17,6 +17,7 @@ import (
 	"github.com/haulier/haulier/blob"
 	"github.com/haulier/haulier/engine"
 	"github.com/haulier/haulier/server"
+	"github.com/haulier/haulier/webhook"
 )
 
 // node is an opened store with an engine over it: all of a server but the network.
@@ -54,7 +55,9 @@ func openNode(ctx context.Context, f *nodeFlags, s *settings, log *slog.Logger) 
 	if err != nil {
 		return n, err
 	}
-	n.engine, err = engine.New(engine.Config{Store: n.store, Blobs: n.blobs, Log: log})
+	n.engine, err = engine.New(engine.Config{
+		Store: n.store, Blobs: n.blobs, Log: log, Webhooks: webhook.New(webhook.Config{AllowPrivate: f.AllowPrivate}),
+	})
 	return n, err
 }
 

@@ -23,6 +23,8 @@ type nodeFlags struct {
 	Listen     string
 	Insecure   bool
 	Hosts      []string
+	// AllowPrivate lets the server call addresses of the network inside.
+	AllowPrivate bool
 }
 
 // registerStore adds the flags that say which store.

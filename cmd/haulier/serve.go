@@ -35,6 +35,7 @@ func (p *program) serveCommand() *cobra.Command {
 	f.registerListen(cmd.Flags())
 	cmd.Flags().BoolVar(&f.Insecure, "insecure", false, "let everybody do everything, without tokens")
 	cmd.Flags().StringSliceVar(&f.Hosts, "host", nil, "with --insecure: further `NAMES` under which the server is reached; * for all")
+	cmd.Flags().BoolVar(&f.AllowPrivate, "allow-private", false, "let hooks and notifications call addresses of the network inside: loopback, link-local, private")
 	lf.register(cmd.Flags(), "info")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithCancel(cmd.Context())

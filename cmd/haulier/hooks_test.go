@@ -1,0 +1,71 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/haulier/haulier/webhook"
+)
+
+// TestHooks carries out the examples of docs/hooks.md.
+func TestHooks(t *testing.T) {
+	t.Setenv(programVariable, "1")
+	env := home(t)
+	b := start(t, env, nil, "dev", "--listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "data"))
+	env["HAULIER_URL"] = readyAt.FindStringSubmatch(b.await("Stop with Ctrl-C."))[1]
+	secret := strings.TrimSpace(do(t, env, nil, "secrets", "set", "ops").out)
+	var answer atomic.Value
+	var unsigned atomic.Int32
+	answer.Store(`{"verdicts": [{"action": "refuse", "reason": "nothing left until Monday"}]}`)
+	r := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		body, err := io.ReadAll(q.Body)
+		if err != nil || webhook.Verify(secret, q.Header, body, time.Now()) != nil {
+			unsigned.Add(1)
+		}
+		io.WriteString(w, answer.Load().(string))
+	}))
+	defer r.Close()
+	t.Run("over HTTP refuse what is enqueued, with the reason", func(t *testing.T) {
+		do(t, env, nil, "hooks", "set", "budget", r.URL+"/budget", "--on", "before_enqueue", "--queues", "gpu", "--secret", "ops").expect(t, 0, "before_enqueue")
+		do(t, env, nil, "hooks", "test", "budget").expect(t, 0, "refuse nothing left until Monday")
+		do(t, env, nil, "enqueue", "train", "--queue", "gpu").expect(t, 1, "refused by hook budget: nothing left until Monday")
+		do(t, env, nil, "enqueue", "train").expect(t, 0)
+	})
+	t.Run("or drop, delay and change it", func(t *testing.T) {
+		answer.Store(`{"action":"abort","reason":"seen"}`)
+		if res := do(t, env, nil, "enqueue", "train", "--queue", "gpu"); res.code != 0 || res.out != "" || !strings.Contains(res.errs, "not added: hook budget: seen") {
+			t.Errorf("dropped: %+v", res)
+		}
+		answer.Store(`{"action":"delay","delay":"1h","reason":"at night"}`)
+		id := strings.TrimSpace(do(t, env, nil, "enqueue", "train", "--queue", "gpu").out)
+		do(t, env, nil, "jobs", "why", id).expect(t, 0, "delayed by hook budget: at night")
+		answer.Store(`{"action":"change","job":{"task":{"exec":{"argv":["echo","changed"]}}}}`)
+		do(t, env, nil, "run", "--queue", "gpu", "--", "echo", "as given").expect(t, 0, "changed")
+		do(t, env, nil, "hooks", "rm", "budget").expect(t, 0)
+	})
+	t.Run("and around attempts abort them", func(t *testing.T) {
+		do(t, env, nil, "hooks", "set", "window", r.URL, "--on", "before_perform,after_perform", "--secret", "ops").expect(t, 0)
+		answer.Store(`{"action":"abort","reason":"closed today"}`)
+		id := strings.TrimSpace(do(t, env, nil, "run", "--detach", "--", "echo", "no").out)
+		do(t, env, nil, "jobs", "wait", id)
+		do(t, env, nil, "jobs", "why", id).expect(t, 0, "cancelled", "aborted by hook window: closed today")
+		answer.Store(`{"action":"change","job":{"task":{"exec":{"argv":["echo","now"]}}}}`)
+		do(t, env, nil, "run", "--", "echo", "no").expect(t, 0, "now")
+	})
+	do(t, env, nil, "hooks", "list").expect(t, 0, "window", "before_perform, after_perform", "ops")
+	do(t, env, nil, "hooks", "get", "window").expect(t, 0, `"on_error": "fail"`)
+	do(t, env, nil, "secrets", "list").expect(t, 0, "ops")
+	if out := do(t, env, nil, "secrets", "list", "--output", "json").out; strings.Contains(out, "whsec_") {
+		t.Errorf("the secret is shown: %s", out)
+	}
+	if n := unsigned.Load(); n != 0 {
+		t.Errorf("%d calls were not signed", n)
+	}
+	do(t, env, nil, "secrets", "rm", "ops").expect(t, 0)
+}
