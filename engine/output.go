@@ -105,23 +105,25 @@ func (o *output) load(chunks []haulier.Doc) {
 }
 
 // append adds a report's frames, less those that are here already.
-func (o *output) append(rep *haulier.Report) error {
+// It returns those that are new.
+func (o *output) append(rep *haulier.Report) ([]byte, error) {
 	data, from := rep.Log, rep.LogFrom
 	if len(data) == 0 {
-		return nil
+		return nil, nil
 	}
 	if n, err := joblog.Whole(data); err != nil || n != len(data) || from < 0 {
-		return field("log", "does not consist of whole log frames")
+		return nil, field("log", "does not consist of whole log frames")
 	}
 	if have := o.nextEnd - from; have > 0 {
 		if have >= int64(len(data)) {
-			return nil
+			return nil, nil
 		}
 		data, from = data[have:], o.nextEnd
 		if n, err := joblog.Whole(data); err != nil || n != len(data) {
-			return field("log_from", "does not lie between two frames that were sent before")
+			return nil, field("log_from", "does not lie between two frames that were sent before")
 		}
 	}
+	fresh := data
 	for len(data) > 0 {
 		n := len(data)
 		if n > chunkSize {
@@ -131,7 +133,7 @@ func (o *output) append(rep *haulier.Report) error {
 		data, from = data[n:], from+int64(n)
 	}
 	o.trim()
-	return nil
+	return fresh, nil
 }
 
 func (o *output) add(from int64, data []byte) {

@@ -156,7 +156,7 @@ func (r *reporting) job(ctx context.Context, j *haulier.Job, reports []haulier.R
 	}
 	before := j.Rev
 	cur := *j
-	var out *output
+	var log written
 	for _, i := range group {
 		rep := &reports[i]
 		errs[i] = nil
@@ -172,18 +172,14 @@ func (r *reporting) job(ctx context.Context, j *haulier.Job, reports []haulier.R
 			continue
 		}
 		if len(rep.Log) > 0 || rep.Kind == haulier.ReportFinish {
-			if out == nil {
-				var err error
-				if out, err = r.output(ctx, &cur, rep); err != nil {
-					return err
-				}
-			}
-			if err := out.append(rep); err != nil {
-				errs[i] = err
+			var err error
+			if errs[i], err = log.add(ctx, r, &cur, rep); err != nil {
+				return err
+			} else if errs[i] != nil {
 				continue
 			}
 		}
-		if err := r.one(ctx, &cur, rep, out); err != nil {
+		if err := r.one(ctx, &cur, rep, log.out); err != nil {
 			if isStore(err) {
 				return err
 			}
@@ -201,10 +197,42 @@ func (r *reporting) job(ctx context.Context, j *haulier.Job, reports []haulier.R
 	default:
 		r.batch.Update = append(r.batch.Update, haulier.JobUpdate{Spec: &j.Spec, Expect: before, Status: cur.Status})
 	}
-	if out != nil {
-		r.batch.Docs = append(r.batch.Docs, out.writes()...)
+	return log.commit(ctx, r, cur.State.Owned())
+}
+
+// written is what the reports about one job bring of its output.
+type written struct {
+	out   *output
+	links *chain // nil: its lines bring no jobs
+}
+
+// add takes the output of a report. refused is about the report, err about the call.
+func (w *written) add(ctx context.Context, r *reporting, cur *haulier.Job, rep *haulier.Report) (refused, err error) {
+	if w.out == nil {
+		if w.out, err = r.output(ctx, cur, rep); err != nil {
+			return nil, err
+		}
+		if w.links, err = r.chain(ctx, cur, rep.Attempt); err != nil {
+			return nil, err
+		}
 	}
-	return nil
+	fresh, refused := w.out.append(rep)
+	if refused != nil || w.links == nil {
+		return refused, nil
+	}
+	return nil, w.links.read(fresh)
+}
+
+// commit adds what is to be kept to the commit.
+func (w *written) commit(ctx context.Context, r *reporting, running bool) error {
+	if w.out == nil {
+		return nil
+	}
+	r.batch.Docs = append(r.batch.Docs, w.out.writes()...)
+	if w.links == nil {
+		return nil
+	}
+	return w.links.commit(ctx, !running)
 }
 
 func (r *reporting) flow() *flow.Tx {

@@ -274,6 +274,9 @@ func (e *Engine) removeTogether(ctx context.Context, jobs []*haulier.Job) (int, 
 // removal adds a job's removal to the batch, and returns the blobs that it held.
 func (e *Engine) removal(ctx context.Context, b *haulier.Batch, j *haulier.Job) ([]string, error) {
 	b.Delete = append(b.Delete, haulier.JobDelete{ID: j.ID, Expect: j.Rev})
+	if j.Flow != nil && j.Flow.Chain {
+		b.Docs = append(b.Docs, haulier.DocWrite{Kind: DocChain, Key: j.ID.String(), Expect: haulier.AnyRev})
+	}
 	var blobs []string
 	if j.Attempt > 0 {
 		writes, held, err := e.dropOutputs(ctx, j.ID)

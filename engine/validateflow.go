@@ -19,7 +19,7 @@ func checkFlow(s *haulier.Spec) error {
 		return nil
 	}
 	if !none && w.Ref == "" && len(w.Needs)+len(w.Holds)+len(w.YieldsTo)+len(w.Limits) == 0 &&
-		w.Unique == nil && w.Collapse == "" && w.Then == "" && w.Signal == "" && len(w.Windows) == 0 && !w.Force {
+		w.Unique == nil && w.Collapse == "" && w.Then == "" && w.Signal == "" && len(w.Windows) == 0 && !w.Force && !w.Chain {
 		s.Flow = nil
 		return nil
 	}

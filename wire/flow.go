@@ -19,6 +19,7 @@ const (
 	flowSignal
 	flowWindows
 	flowForce
+	flowChain
 )
 
 func appendFlow(b []byte, w *haulier.Flow) []byte {
@@ -50,6 +51,7 @@ func appendFlow(b []byte, w *haulier.Flow) []byte {
 		b = putItem(b, flowWindows, k)
 	}
 	b = putBool(b, flowForce, w.Force)
+	b = putBool(b, flowChain, w.Chain)
 	return shut(b, mark)
 }
 
@@ -98,6 +100,8 @@ func (f *fields) flow() *haulier.Flow {
 			w.Windows = append(w.Windows, e.name())
 		case flowForce:
 			w.Force = e.bool()
+		case flowChain:
+			w.Chain = e.bool()
 		}
 	}
 	f.take(e.bad)

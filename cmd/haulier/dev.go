@@ -59,13 +59,15 @@ func (p *program) dev(ctx context.Context, f *nodeFlags, wf *workerFlags, lf *lo
 			log.Error("store not closed well", "err", err)
 		}
 	}()
-	w, err := n.localWorker(wf, &p.settings, p.version, log)
-	if err != nil {
-		return err
-	}
 	l, err := f.listen(ctx)
 	if err != nil {
 		return err
+	}
+	here := p.settings
+	here.URL = "http://" + l.Addr().String()
+	w, err := n.localWorker(wf, &here, p.version, log)
+	if err != nil {
+		return errors.Join(err, l.Close())
 	}
 	takeBack, err := n.letIn(ctx, &p.settings, l.Addr())
 	if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -98,6 +99,17 @@ func TestFlow(t *testing.T) {
 	t.Run("a job that follows gets the result", func(t *testing.T) {
 		do(t, env, nil, "run", "--then", "publish", "--", "sh", "-c", "echo '{\"tag\":7}'").expect(t, 0)
 		do(t, env, nil, "jobs", "list").expect(t, 0, "publish", `{"tag":7}`)
+	})
+	t.Run("lines of output are jobs, and so is what a running job enqueues", func(t *testing.T) {
+		do(t, env, nil, "run", "--chain", "--", "sh", "-c", `echo "J: mail|{\"to\":\"ann\"}"`).expect(t, 0)
+		do(t, env, nil, "jobs", "list", "--type", "mail").expect(t, 0, `{"to":"ann"}`)
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		state := "XDG_STATE_HOME=" + env["XDG_STATE_HOME"]
+		do(t, env, nil, "run", "--env", programVariable+"=1", "--env", state, "--env", "HOME="+env["HOME"], "--", self, "enqueue", "letter").expect(t, 0)
+		do(t, env, nil, "jobs", "list", "--type", "letter").expect(t, 0, "letter")
 	})
 	b.interrupt()
 	if code := b.exit(); code != 0 {

@@ -20,8 +20,10 @@ import (
 )
 
 // executors are the makers of executors by the name of their kind.
-var executors = map[string]func() executor.Executor{
-	string(haulier.KindExec): func() executor.Executor { return process.New(process.Config{}) },
+var executors = map[string]func(*settings) executor.Executor{
+	string(haulier.KindExec): func(s *settings) executor.Executor {
+		return process.New(process.Config{Env: append(process.OwnEnv(), "HAULIER_URL="+s.URL)})
+	},
 }
 
 // workerFlags say what a worker runs, and how much of it.
@@ -62,7 +64,7 @@ func (f *workerFlags) config(s *settings, version string, log *slog.Logger) (wor
 		if makeOne == nil {
 			return c, usagef("--executors: there is no kind %q: it is exec", kind)
 		}
-		c.Executors = append(c.Executors, makeOne())
+		c.Executors = append(c.Executors, makeOne(s))
 	}
 	if len(c.Tenants) == 0 && s.Tenant != "" {
 		c.Tenants = []string{s.Tenant}

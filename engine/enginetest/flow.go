@@ -3,10 +3,12 @@ package enginetest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/haulier/haulier"
+	"github.com/haulier/haulier/joblog"
 )
 
 var flowing = []behaviour{
@@ -26,6 +28,7 @@ var flowing = []behaviour{
 	{"a unique job is not enqueued twice", unique},
 	{"a newer job of a collapse key replaces what waits", collapse},
 	{"a job that succeeds brings the one that follows, with its result", follows},
+	{"lines of output bring jobs, each once", chains},
 }
 
 // ok ends an attempt well, with a result.
@@ -415,5 +418,57 @@ func follows(_ *testing.T, h *Harness) {
 	next := h.claimOne(s)
 	if next.Type != "other" || next.Parent != j.ID || string(next.Payload) != `{"a":1}` {
 		h.t.Fatal(fmt.Sprint(next))
+	}
+}
+
+// chains feeds output in pieces, some twice, and lets a second attempt write the same again.
+func chains(t *testing.T, h *Harness) {
+	s := h.open(patient)
+	text := "hello\nJ: mail|{\"to\":1}\nJ: no job\nnot J: mail|x\nJ: mail|a|b\r\nJ: a/b|x\n J: mail|x\nJ: last|no newline"
+	spec := haulier.Spec{Type: "work", Queue: "default", Group: "g", Priority: 3, Backoff: haulier.Backoff{Constant: haulier.Duration(time.Second)}, Flow: &haulier.Flow{Chain: true}}
+	id := h.enqueue(spec)[0]
+	for attempt := 1; attempt <= 2; attempt++ {
+		j := h.claimOne(s)
+		var sent []byte
+		for at := 0; at < len(text); at += 7 {
+			piece := joblog.Append(nil, joblog.Stdout, time.Now(), []byte(text[at:min(at+7, len(text))]))
+			piece = joblog.Append(piece, joblog.Stderr, time.Now(), []byte("J: mail|stderr\n"))
+			for range 1 + at%2 {
+				if errs := h.report(s, haulier.Report{Ref: ref(j), Kind: haulier.ReportLog, Log: piece, LogFrom: int64(len(sent))}); errs[0] != nil {
+					t.Errorf("attempt %d, at %d: %v", attempt, at, errs[0])
+				}
+			}
+			sent = append(sent, piece...)
+			if at == 21 && attempt == 1 {
+				h.restart()
+			}
+		}
+		h.finish(s, j, []haulier.Outcome{haulier.OutcomeError, haulier.OutcomeOK}[attempt-1])
+		h.pass(2 * time.Second)
+	}
+	page, err := h.List(t.Context(), haulier.Filter{Group: "g"}, "", 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, j := range page.Jobs {
+		if j.ID == id {
+			continue
+		}
+		got = append(got, fmt.Sprintf("%s %s %d", j.Type, j.Payload, j.Priority))
+		if j.Parent != id || j.Tenant != "default" {
+			t.Errorf("%+v", j.Spec)
+		}
+	}
+	slices.Sort(got)
+	if want := []string{"last no newline 3", `mail a|b 3`, `mail {"to":1} 3`}; !slices.Equal(got, want) {
+		t.Errorf("it brought %q, want %q", got, want)
+	}
+	plain := h.add(nil)
+	j := h.claimOne(s)
+	h.report(s, haulier.Report{Ref: ref(j), Kind: haulier.ReportLog, Log: joblog.Append(nil, joblog.Stdout, time.Now(), []byte("J: mail|x\n"))})
+	h.finish(s, j, haulier.OutcomeOK)
+	if page, err := h.List(t.Context(), haulier.Filter{}, "", 100); err != nil || len(page.Jobs) != 5 {
+		t.Errorf("a job that does not say so brought one: %d, %v, %v", len(page.Jobs), plain, err)
 	}
 }

@@ -78,9 +78,16 @@ func New(c Config) *Executor {
 		c.Tail = DefaultTail
 	}
 	if c.Env == nil {
-		c.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "HAULIER_TOKEN=") })
+		c.Env = OwnEnv()
 	}
 	return &Executor{cfg: c, attempts: map[haulier.Ref]*attempt{}}
+}
+
+// OwnEnv is this process's environment, as it is passed on to commands: without the worker's token.
+func OwnEnv() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "HAULIER_TOKEN=") || strings.HasPrefix(v, "HAULIER_URL=")
+	})
 }
 
 // Kind implements executor.Executor.
