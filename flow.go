@@ -36,6 +36,8 @@ type Flow struct {
 	Then string `json:"then,omitempty"`
 	// Signal is the event that is posted, with the result as its payload, when this one succeeds: it starts the workflows that wait for it.
 	Signal string `json:"signal,omitempty"`
+	// Batch is the batch that the job is one of.
+	Batch ID `json:"batch,omitzero"`
 	// Chain makes a job of each line of standard output that begins with "J: " and goes on with type|payload, in the tenant and queue of this one.
 	Chain bool `json:"chain,omitempty"`
 	// Windows name windows that the job keeps to, besides those of its queue and type.

@@ -42,6 +42,8 @@ func (j *Job) admitsAtKey(e Event) bool {
 // admitsOfNeeds is admits for what becomes of the jobs that a job needs.
 func (j *Job) admitsOfNeeds(e Event) bool {
 	switch e.Kind {
+	case EventAwait:
+		return j.State == Cancelled || j.State == Blocked && j.Gate == ""
 	case EventServed:
 		return (j.State == Blocked || j.State == Cancelled) && j.NeedsLeft >= e.N
 	case EventUnbarred:
@@ -82,6 +84,27 @@ func (j *Job) flows(s *Status, e Event, now time.Time) {
 		s.log(now, "key "+cut(e.Key, MaxKey)+" is free", e.By)
 	case EventStandBy:
 		s.State, s.RunAt = Scheduled, e.At
+	case EventAwait, EventServed, EventBarred, EventUnbarred, EventRevive:
+		j.needs(s, &v, e, now)
+	case EventNeeded:
+		v.Needed = true
+	case EventCollapse:
+		v.Survivor = e.Other
+		s.end(j, Collapsed, now, "replaced by "+e.Other.String(), e.By)
+	case EventSkip:
+		s.Outcome = OutcomeOK
+		s.end(j, Succeeded, now, "nothing to run", e.By)
+	}
+	s.stand(v)
+}
+
+// needs is flows for what becomes of the jobs that a job needs.
+func (j *Job) needs(s *Status, v *Standing, e Event, now time.Time) {
+	switch e.Kind {
+	case EventAwait:
+		if v.NeedsLeft += e.N; s.State == Blocked {
+			s.Reason = blockedByNeeds(v.NeedsLeft)
+		}
 	case EventServed:
 		v.NeedsLeft -= e.N
 		switch {
@@ -108,16 +131,7 @@ func (j *Job) flows(s *Status, e Event, now time.Time) {
 		}
 		s.State = Blocked
 		s.block(now, blockedByNeeds(v.NeedsLeft), e.By)
-	case EventNeeded:
-		v.Needed = true
-	case EventCollapse:
-		v.Survivor = e.Other
-		s.end(j, Collapsed, now, "replaced by "+e.Other.String(), e.By)
-	case EventSkip:
-		s.Outcome = OutcomeOK
-		s.end(j, Succeeded, now, "nothing to run", e.By)
 	}
-	s.stand(v)
 }
 
 // settleStanding takes back what does not outlast the change of state.

@@ -110,6 +110,7 @@ const (
 	EventNeeded                        // any: another job needs this one
 	EventCollapse                      // any that waits: Other, a newer job, replaces it
 	EventForce                         // any that waits: it starts in spite of windows
+	EventAwait                         // blocked, cancelled, for jobs that it needs: it needs N more
 	EventSkip                          // pending: there is nothing to run; it has succeeded
 )
 
@@ -391,7 +392,7 @@ var eventNames = [...]string{
 	EventClaim: "claim", EventReclaim: "reclaim", EventStart: "start", EventProgress: "progress", EventFinish: "finish",
 	EventRelease: "release", EventLost: "lost", EventDue: "due", EventCancel: "cancel", EventRetry: "retry",
 	EventAdmit: "admit", EventPark: "park", EventDefer: "defer", EventCall: "call", EventStandBy: "stand by", EventServed: "served",
-	EventBarred: "barred", EventUnbarred: "unbarred", EventRevive: "revive", EventNeeded: "needed", EventCollapse: "collapse", EventForce: "force", EventSkip: "skip", EventAbort: "abort",
+	EventBarred: "barred", EventUnbarred: "unbarred", EventRevive: "revive", EventNeeded: "needed", EventCollapse: "collapse", EventForce: "force", EventAwait: "await", EventSkip: "skip", EventAbort: "abort",
 }
 
 // String returns the kind's name.

@@ -122,6 +122,9 @@ func (c *chain) add(text []byte) error {
 		ID: chainID(j.ID, c.Lines, text), Tenant: j.Tenant, Queue: j.Queue, Type: string(bytes.TrimSpace(typ)), Payload: bytes.Clone(payload),
 		Priority: j.Priority, Group: j.Group, Labels: j.Labels, Parent: j.ID, CreatedAt: c.r.now,
 	}
+	if !j.Flow.Batch.IsNil() {
+		s.Flow = &haulier.Flow{Batch: j.Flow.Batch} // as long as j runs, the batch has not ended
+	}
 	if err := complete(&s, c.r.now); err != nil {
 		return err
 	}
@@ -182,12 +185,18 @@ func (c *chain) insert(ctx context.Context) error {
 		return err
 	}
 	by := "job " + c.job.ID.String()
+	var fresh []haulier.Job
 	for i := range c.specs {
 		if there[i] == nil {
 			s := &c.specs[i]
-			c.r.batch.Insert = append(c.r.batch.Insert, haulier.Job{Spec: *s, Status: s.First(c.r.now, by)})
+			fresh = append(fresh, haulier.Job{Spec: *s, Status: s.First(c.r.now, by)})
 		}
 	}
 	c.r.batch.Sync = true
-	return nil
+	if c.job.Flow.Batch.IsNil() {
+		c.r.batch.Insert = append(c.r.batch.Insert, fresh...)
+		return nil
+	}
+	_, err = c.r.flow().Add(ctx, fresh)
+	return err
 }

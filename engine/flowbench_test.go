@@ -166,3 +166,19 @@ func BenchmarkWorkflowStart(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkBatch makes batches of 10 000 jobs.
+func BenchmarkBatch(b *testing.B) {
+	onStores(b, func(b *testing.B, open func() haulier.Store) {
+		e, _ := bench(b, open())
+		jobs := make([]haulier.Spec, 10_000)
+		for i := range jobs {
+			jobs[i].Type = "other"
+		}
+		for b.Loop() {
+			if x, err := e.CreateBatch(b.Context(), haulier.BatchRequest{Jobs: jobs}); err != nil || x.Total != len(jobs) {
+				b.Fatal(x, err)
+			}
+		}
+	})
+}

@@ -274,6 +274,7 @@ func (e *Engine) removeTogether(ctx context.Context, jobs []*haulier.Job) (int, 
 // removal adds a job's removal to the batch, and returns the blobs that it held.
 func (e *Engine) removal(ctx context.Context, b *haulier.Batch, j *haulier.Job) ([]string, error) {
 	b.Delete = append(b.Delete, haulier.JobDelete{ID: j.ID, Expect: j.Rev})
+	dropBatch(b, j)
 	if j.Flow != nil && j.Flow.Chain {
 		b.Docs = append(b.Docs, haulier.DocWrite{Kind: DocChain, Key: j.ID.String(), Expect: haulier.AnyRev})
 	}

@@ -19,7 +19,7 @@ func checkFlow(s *haulier.Spec) error {
 		return nil
 	}
 	if !none && w.Ref == "" && len(w.Needs)+len(w.Holds)+len(w.YieldsTo)+len(w.Limits) == 0 &&
-		w.Unique == nil && w.Collapse == "" && w.Then == "" && w.Signal == "" && len(w.Windows) == 0 && !w.Force && !w.Chain {
+		w.Unique == nil && w.Collapse == "" && w.Then == "" && w.Signal == "" && len(w.Windows) == 0 && !w.Force && !w.Chain && w.Batch.IsNil() {
 		s.Flow = nil
 		return nil
 	}
@@ -33,7 +33,12 @@ func checkFlow(s *haulier.Spec) error {
 		func() error { return checkKeys("limits", w.Limits) },
 		func() error { return checkKeys("windows", w.Windows) },
 		func() error { return checkUnique(w.Unique) },
-		func() error { return optional("ref", w.Ref) },
+		func() error {
+			if !w.Batch.IsNil() && s.Group == "" {
+				s.Group = w.Batch.String()
+			}
+			return optional("ref", w.Ref)
+		},
 		func() error { return optional("collapse", w.Collapse) },
 		func() error { return optional("then", w.Then) },
 		func() error { return optional("signal", w.Signal) },

@@ -38,6 +38,7 @@ func describe(version string) huma.Config {
 				{Name: "schedules", Description: "Jobs by the clock."},
 				{Name: "workflows", Description: "Jobs in order."},
 				{Name: "hooks", Description: "What is called before and after jobs are enqueued and run."},
+				{Name: "batches", Description: "Jobs that belong together, and what follows them."},
 				{Name: "workers", Description: "Sessions of workers: claim jobs and report on them."},
 				{Name: "events", Description: "Changes of jobs as they happen."},
 				{Name: "tokens", Description: "Who may ask."},

@@ -83,7 +83,7 @@ func TestJobsLookAsDescribed(t *testing.T) {
 		Spec: haulier.Spec{ID: haulier.ID{1}, Parent: haulier.ID{2}, Payload: []byte("{}"), Blob: "b", RetryUntil: someTime, Timeout: 1, Retention: 1,
 			Labels: map[string]string{"a": "b"}, Group: "g", Flow: &haulier.Flow{
 				Ref: "a", Needs: []haulier.Need{{}}, Holds: []string{"k"}, YieldsTo: []haulier.Yield{{}}, Unique: &haulier.Unique{}, Collapse: "c",
-				Limits: []string{"l"}, Then: "next", Signal: "s", Windows: []string{"w"}, Force: true, Chain: true,
+				Limits: []string{"l"}, Then: "next", Signal: "s", Windows: []string{"w"}, Force: true, Chain: true, Batch: haulier.ID{9},
 			}},
 		Status: haulier.Status{State: haulier.Running, RunAt: someTime, Result: []byte{0xff}, Percent: 1, Step: "s", StartedAt: someTime,
 			FinishedAt: someTime, PurgeAt: someTime, History: []haulier.Change{{}}, HistoryCut: 1, Session: haulier.ID{3}, Standing: &haulier.Standing{

@@ -93,3 +93,19 @@ func (r *recorder) Force(_ context.Context, sel haulier.Selection, by string) (h
 func (r *recorder) Outcomes(_ context.Context, tenant string) ([]haulier.OutcomeCount, error) {
 	return []haulier.OutcomeCount{{Tenant: "t", Queue: "q", Type: "a", Outcome: haulier.OutcomeFailed, N: 3}}, r.note("outcomes %q", tenant)
 }
+
+func (r *recorder) CreateBatch(_ context.Context, q haulier.BatchRequest) (haulier.BatchStatus, error) {
+	return haulier.BatchStatus{}, r.note("create batch %q %q of %d by %q", q.Tenant, q.Name, len(q.Jobs), q.By)
+}
+
+func (r *recorder) CloseBatch(_ context.Context, tenant string, _ haulier.ID, by string) (haulier.BatchStatus, error) {
+	return haulier.BatchStatus{}, r.note("close batch %q by %q", tenant, by)
+}
+
+func (r *recorder) GetBatch(_ context.Context, tenant string, _ haulier.ID) (haulier.BatchStatus, error) {
+	return haulier.BatchStatus{}, r.note("batch %q", tenant)
+}
+
+func (r *recorder) ListBatches(_ context.Context, tenant string, limit int) ([]haulier.BatchStatus, error) {
+	return nil, r.note("batches %q %d", tenant, limit)
+}

@@ -20,6 +20,7 @@ const (
 	flowWindows
 	flowForce
 	flowChain
+	flowBatch
 )
 
 func appendFlow(b []byte, w *haulier.Flow) []byte {
@@ -52,6 +53,7 @@ func appendFlow(b []byte, w *haulier.Flow) []byte {
 	}
 	b = putBool(b, flowForce, w.Force)
 	b = putBool(b, flowChain, w.Chain)
+	b = putID(b, flowBatch, w.Batch)
 	return shut(b, mark)
 }
 
@@ -102,6 +104,8 @@ func (f *fields) flow() *haulier.Flow {
 			w.Force = e.bool()
 		case flowChain:
 			w.Chain = e.bool()
+		case flowBatch:
+			w.Batch = e.id()
 		}
 	}
 	f.take(e.bad)

@@ -111,6 +111,15 @@ func TestFlow(t *testing.T) {
 		do(t, env, nil, "run", "--env", programVariable+"=1", "--env", state, "--env", "HOME="+env["HOME"], "--", self, "enqueue", "letter").expect(t, 0)
 		do(t, env, nil, "jobs", "list", "--type", "letter").expect(t, 0, "letter")
 	})
+	t.Run("a batch calls back when all have succeeded", func(t *testing.T) {
+		batch := id("batches", "create", "--name", "import", "--on-success", "publish")
+		id("run", "--detach", "--batch", batch, "--", "true")
+		id("run", "--detach", "--batch", batch, "--", "sh", "-c", "sleep 0.1")
+		do(t, env, nil, "batches", "close", batch).expect(t, 0, "import")
+		do(t, env, nil, "batches", "wait", batch).expect(t, 0, "100")
+		until("pending", "jobs", "list", "--label", "batch="+batch, "--type", "publish")
+		do(t, env, nil, "batches", "list").expect(t, 0, "import", "yes")
+	})
 	b.interrupt()
 	if code := b.exit(); code != 0 {
 		said, _ := b.said()

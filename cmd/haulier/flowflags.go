@@ -15,6 +15,7 @@ type flowFlags struct {
 	Needs, Holds, YieldsTo, Alone, Limits     []string
 	Windows                                   []string
 	Force, Chain                              bool
+	Batch                                     string
 	Unique, Duplicate, Collapse, Then, Signal string
 }
 
@@ -30,6 +31,7 @@ func (f *flowFlags) register(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&f.Windows, "window", nil, "`NAMES` of windows that the job keeps to; see haulier windows")
 	fs.BoolVar(&f.Force, "force", false, "start in spite of windows")
 	fs.BoolVar(&f.Chain, "chain", false, "make a job of each line of its output that begins with \"J: \" and goes on with TYPE|PAYLOAD")
+	fs.StringVar(&f.Batch, "batch", "", "`ID` of the batch that the job is one of; see haulier batches")
 	fs.StringVar(&f.Then, "then", "", "`TYPE` of the job that follows, with the result as its payload, when this one succeeds")
 	fs.StringVar(&f.Signal, "signal", "", "`EVENT` that is posted when the job succeeds, and starts the workflows that wait for it")
 }
@@ -37,6 +39,12 @@ func (f *flowFlags) register(fs *pflag.FlagSet) {
 // flow is what the flags ask for; nil: nothing.
 func (f *flowFlags) flow() (*haulier.Flow, error) {
 	w := haulier.Flow{Holds: append(f.Holds, f.Alone...), Limits: f.Limits, Collapse: f.Collapse, Then: f.Then, Signal: f.Signal, Windows: f.Windows, Force: f.Force, Chain: f.Chain}
+	if f.Batch != "" {
+		var err error
+		if w.Batch, err = haulier.ParseID(f.Batch); err != nil {
+			return nil, usagef("--batch: %v", err)
+		}
+	}
 	for _, item := range f.Needs {
 		id, on, _ := strings.Cut(item, ":")
 		job, err := haulier.ParseID(id)

@@ -57,6 +57,13 @@ func (t *Tx) add(ctx context.Context, jobs []haulier.Job) ([]haulier.ID, error) 
 		w.Needs = needs[:min(len(needs), keptNeeds)]
 	}
 	for i := range jobs {
+		if added[i] && jobs[i].Flow != nil && !jobs[i].Flow.Batch.IsNil() {
+			if err := t.join(ctx, &t.jobs[ids[i]].job); err != nil {
+				return nil, inJob(i, err)
+			}
+		}
+	}
+	for i := range jobs {
 		j := t.jobs[ids[i]]
 		if !added[i] || j.job.Flow == nil || j.job.Collapse == "" || j.job.State == haulier.Cancelled {
 			continue // one that can't run replaces nobody
