@@ -34,6 +34,8 @@ type Flow struct {
 	Limits []string `json:"limits,omitempty"`
 	// Then is the type of a job that is enqueued, with the result as its payload, when this one succeeds.
 	Then string `json:"then,omitempty"`
+	// Notify are addresses that are told of the job's end, each by a job of its own that the end brings with it.
+	Notify []Notify `json:"notify,omitempty"`
 	// Signal is the event that is posted, with the result as its payload, when this one succeeds: it starts the workflows that wait for it.
 	Signal string `json:"signal,omitempty"`
 	// Batch is the batch that the job is one of.
@@ -45,6 +47,20 @@ type Flow struct {
 	// Force starts the job in spite of all windows.
 	Force bool `json:"force,omitempty"`
 }
+
+// Notify is an address that is told of a job's end, by a POST with what became of it.
+type Notify struct {
+	URL    string    `json:"url"`
+	On     Condition `json:"on,omitempty"`     // finished unless said
+	Secret string    `json:"secret,omitempty"` // name of the one that signs; see Gatekeeper
+}
+
+// Where notifications are delivered.
+const (
+	MaxNotify     = 4          // of a job
+	DeliveryQueue = "webhooks" // queue of the jobs that deliver them
+	DeliveryType  = "webhook"  // their type
+)
 
 // Need is a job that must end first, named by Job or by the Ref of one in the same request.
 type Need struct {

@@ -107,16 +107,18 @@ func (s *Spec) Lane() Lane {
 // Kind says how a task runs.
 type Kind string
 
-// The kinds of task. Later kinds are docker, wasi, http and script.
+// The kinds of task. Later kinds are docker, wasi and script.
 const (
 	KindGo   Kind = "go"   // a function registered in a worker
 	KindExec Kind = "exec" // a command of the worker's machine
+	KindHTTP Kind = "http" // a call of an address
 	KindNone Kind = "none" // nothing: the job succeeds as soon as it may start, without a worker
 )
 
 // Task is how a job runs: the member that is set says the kind. None set: KindGo.
 type Task struct {
 	Exec *ExecTask `json:"exec,omitempty"`
+	HTTP *HTTPTask `json:"http,omitempty"`
 	None *NoTask   `json:"none,omitempty"`
 }
 
@@ -127,6 +129,9 @@ type NoTask struct{}
 func (t Task) Kind() Kind {
 	if t.Exec != nil {
 		return KindExec
+	}
+	if t.HTTP != nil {
+		return KindHTTP
 	}
 	if t.None != nil {
 		return KindNone
@@ -141,6 +146,18 @@ type ExecTask struct {
 	Env   map[string]string `json:"env,omitempty"`   // added to the worker's
 	Dir   string            `json:"dir,omitempty"`   // working folder; empty: one of its own, removed afterwards
 	Grace Duration          `json:"grace,omitzero"`  // from TERM to KILL; zero: 10 s
+}
+
+// HTTPTask is a call whose body is the payload. Its status says how the attempt ends: 2xx ok; 408, 425 and 429 retry and 5xx error, after what
+// Retry-After says; all others failed. The result is the body of the answer, as far as MaxResult goes.
+//
+// Each call has the job's id in the header webhook-id, which stays the same when it is tried again.
+type HTTPTask struct {
+	URL     string            `json:"url"`
+	Method  string            `json:"method,omitempty"` // POST unless said
+	Headers map[string]string `json:"headers,omitempty"`
+	// Secret names the one with which the server signs each attempt when it is claimed; see Gatekeeper.
+	Secret string `json:"secret,omitempty"`
 }
 
 // Status is how a job stands. Rev grows by one with each change.

@@ -6,7 +6,7 @@ import "time"
 type Session struct {
 	ID          ID                `json:"id"`
 	Worker      string            `json:"worker"`              // the worker's name, as people know it
-	Tenants     []string          `json:"tenants"`             // whose jobs it runs
+	Tenants     []string          `json:"tenants"`             // whose jobs it runs; "*" stands for all
 	Queues      map[string]int    `json:"queues"`              // weight (1 to 100) by queue; "*" stands for all others
 	Kinds       []Kind            `json:"kinds"`               // kinds of task it can run
 	Types       []string          `json:"types,omitempty"`     // types it runs; empty: all. Go functions are always named
@@ -32,10 +32,15 @@ const (
 	MaxReports     = 2000 // reports in one request
 )
 
+// Serves reports whether the session may run jobs of the tenant.
+func (s *Session) Serves(tenant string) bool {
+	return contains(s.Tenants, tenant) || contains(s.Tenants, "*")
+}
+
 // Runs reports whether the session may run jobs of the lane, and with which
 // weight its queue is to be served.
 func (s *Session) Runs(l Lane) (weight int, ok bool) {
-	if !contains(s.Tenants, l.Tenant) || !contains(s.Kinds, l.Kind) {
+	if !s.Serves(l.Tenant) || !contains(s.Kinds, l.Kind) {
 		return 0, false
 	}
 	if !contains(s.Types, l.Type) && (len(s.Types) > 0 || l.Kind == KindGo) {

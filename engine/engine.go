@@ -62,6 +62,7 @@ type Engine struct {
 	agenda    *agenda  // when schedules are due
 	compiled  compiled // workflows
 	hooks     hooks
+	delivered deliveries
 	windows   windows
 	outcomes  outcomes
 	stop      context.CancelFunc
@@ -89,7 +90,8 @@ func New(cfg Config) (*Engine, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	e := &Engine{
-		store: cfg.Store, blobs: cfg.Blobs, log: cfg.Log,
+		delivered: deliveries{seen: make(chan struct{})},
+		store:     cfg.Store, blobs: cfg.Blobs, log: cfg.Log,
 		poke: make(chan struct{}, 1), left: newBacklog(), effects: newBacklog(), agenda: newAgenda(), stop: stop,
 		hub: newHub(), hooks: hooks{own: cfg.Hooks, most: cfg.HookTimeout, client: cfg.Webhooks},
 	}
@@ -169,6 +171,7 @@ func (e *Engine) watched(changes []haulier.JobChange) {
 	e.sched.changed(changes)
 	e.alarm.changed(changes, e.poke)
 	e.hub.changed(changes)
+	e.delivered.changed(changes)
 }
 
 func (e *Engine) now(ctx context.Context) (time.Time, error) {

@@ -112,8 +112,6 @@ func (e *Engine) checkHook(h *haulier.Hook) error {
 	switch {
 	case len(h.Events) == 0:
 		return field("events", "is empty: say when the hook is called")
-	case len(h.URL) > haulier.MaxURL:
-		return field("url", fmt.Sprintf("is longer than %d bytes", haulier.MaxURL))
 	case h.Timeout < 0 || time.Duration(h.Timeout) > haulier.MaxHookTimeout:
 		return field("timeout", fmt.Sprintf("must be positive, and at most %v", haulier.MaxHookTimeout))
 	case h.OnError != haulier.HookFail && h.OnError != haulier.HookIgnore:
@@ -121,10 +119,8 @@ func (e *Engine) checkHook(h *haulier.Hook) error {
 	case !known && len(e.hooks.of(h.Tenant)) >= haulier.MaxHooks:
 		return field("name", fmt.Sprintf("is one too many: a tenant has at most %d hooks", haulier.MaxHooks))
 	}
-	if err := webhook.CheckURL(h.URL); err != nil {
-		return field("url", err.Error())
-	}
 	return first(
+		func() error { return checkURL("url", h.URL) },
 		func() error { return checkName("tenant", h.Tenant) },
 		func() error { return checkName("name", h.Name) },
 		func() error { return optional("secret", h.Secret) },

@@ -143,6 +143,9 @@ func checkSession(s *haulier.Session) error {
 		return field("session", "names more than 1000 tenants, queues, types and labels")
 	}
 	for _, t := range s.Tenants {
+		if t == "*" {
+			continue
+		}
 		if err := checkName("tenants", t); err != nil {
 			return err
 		}

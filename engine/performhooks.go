@@ -72,7 +72,7 @@ func (a *asking) one(ctx context.Context, h *haulier.Hook) {
 	}
 	list, _, err := a.e.call(ctx, h, &webhook.Message{Event: a.call.Event, Hook: h.Name, Jobs: []webhook.Job{told}})
 	if err == nil && len(list) > 0 {
-		err = a.take(h, &list[0])
+		err = a.take(ctx, h, &list[0])
 	}
 	if err = a.e.tolerated(h, err); err != nil {
 		a.out = haulier.HookAnswer{Hook: h.Name, Error: err.Error()}
@@ -80,7 +80,7 @@ func (a *asking) one(ctx context.Context, h *haulier.Hook) {
 }
 
 // take carries out a verdict before an attempt.
-func (a *asking) take(h *haulier.Hook, r *webhook.Reply) error {
+func (a *asking) take(ctx context.Context, h *haulier.Hook, r *webhook.Reply) error {
 	if r.Action != "" && r.Action != haulier.ActionAllow {
 		a.out.Hook, a.out.Verdict = h.Name, r.Verdict
 		return nil
@@ -102,6 +102,11 @@ func (a *asking) take(h *haulier.Hook, r *webhook.Reply) error {
 		return err
 	}
 	a.spec = changed
+	if t := changed.Task.HTTP; t != nil && t.Secret != "" { // what the claim signed was another body
+		if err := a.e.signOne(ctx, &changed); err != nil {
+			return err
+		}
+	}
 	a.out.Change = &haulier.HookChange{Task: changed.Task, Payload: changed.Payload, Timeout: changed.Timeout}
 	return nil
 }

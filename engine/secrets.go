@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/haulier/haulier"
@@ -118,4 +119,36 @@ func (e *Engine) signature(ctx context.Context, tenant, name, id string, body []
 		return nil, err
 	}
 	return webhook.Sign(key, id, time.Now(), body), nil
+}
+
+// sign puts signatures into claimed jobs that call an address and name a secret. One that is not there shows when the job runs.
+func (e *Engine) sign(ctx context.Context, jobs []haulier.Job) error {
+	for i := range jobs {
+		if t := jobs[i].Task.HTTP; t == nil || t.Secret == "" {
+			continue
+		}
+		if err := e.signOne(ctx, &jobs[i].Spec); err != nil {
+			return fmt.Errorf("claim: %w", err)
+		}
+	}
+	return nil
+}
+
+func (e *Engine) signOne(ctx context.Context, s *haulier.Spec) error {
+	header, err := e.signature(ctx, s.Tenant, s.Task.HTTP.Secret, s.ID.String(), s.Payload)
+	if err != nil {
+		if errors.Is(err, haulier.ErrNotFound) {
+			return nil
+		}
+		return err
+	}
+	t := *s.Task.HTTP // what the store gave may be its own
+	t.Headers = maps.Clone(t.Headers)
+	if t.Headers == nil {
+		t.Headers = header
+	} else {
+		maps.Copy(t.Headers, header)
+	}
+	s.Task.HTTP = &t
+	return nil
 }

@@ -164,7 +164,7 @@ func (t *sessions) list(tenant string) []haulier.Session {
 	var out []haulier.Session
 	for _, s := range all {
 		info := s.snapshot()
-		if tenant == "" || has(info.Tenants, tenant) {
+		if tenant == "" || info.Serves(tenant) {
 			out = append(out, info)
 		}
 	}

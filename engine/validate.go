@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -137,7 +138,62 @@ func checkPayload(s *haulier.Spec) error {
 	return nil
 }
 
-func checkTask(s *haulier.Spec) error { return checkExec(s.Task.Exec) }
+func checkTask(s *haulier.Spec) error {
+	set := 0
+	for _, is := range []bool{s.Task.Exec != nil, s.Task.HTTP != nil, s.Task.None != nil} {
+		if is {
+			set++
+		}
+	}
+	if set > 1 {
+		return field("task", "has more than one kind: give one of exec, http, none")
+	}
+	if err := checkExec(s.Task.Exec); err != nil {
+		return err
+	}
+	return checkHTTP(s.Task.HTTP, len(s.Payload))
+}
+
+func checkHTTP(t *haulier.HTTPTask, payload int) error {
+	if t == nil {
+		return nil
+	}
+	size := 0
+	for k, v := range t.Headers {
+		size += len(k) + len(v)
+		if !headerName(k) || !headerValue(v) {
+			return field("task.http.headers", fmt.Sprintf("%.40q is no name of a header, or its value can't be sent", k))
+		}
+	}
+	switch {
+	case t.Method != "" && !slices.Contains(httpMethods, t.Method):
+		return field("task.http.method", fmt.Sprintf("%.20q is none of %s", t.Method, strings.Join(httpMethods, ", ")))
+	case size > maxArgBytes:
+		return &haulier.FieldError{Field: "task.http.headers", Kind: haulier.ErrTooLarge, Msg: fmt.Sprintf("have %d bytes: at most %d", size, maxArgBytes)}
+	case t.Secret != "" && payload > haulier.MaxPayload:
+		return &haulier.FieldError{Field: "payload", Kind: haulier.ErrTooLarge, Msg: fmt.Sprintf("has %d bytes: at most %d can be signed", payload, haulier.MaxPayload)}
+	}
+	return first(
+		func() error { return checkURL("task.http.url", t.URL) },
+		func() error { return optional("task.http.secret", t.Secret) },
+	)
+}
+
+// headerName reports whether v is a token of HTTP.
+func headerName(v string) bool {
+	for _, r := range v {
+		if r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("!#$%&'*+-.^_`|~", r) {
+			return false
+		}
+	}
+	return v != ""
+}
+
+func headerValue(v string) bool {
+	return strings.IndexFunc(v, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) < 0
+}
+
+var httpMethods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 func checkExec(t *haulier.ExecTask) error {
 	if t == nil {

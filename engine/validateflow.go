@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/haulier/haulier"
+	"github.com/haulier/haulier/webhook"
 )
 
 // checkFlow checks what a job asks for beside its time, and leaves out a flow that asks for nothing.
@@ -19,12 +20,12 @@ func checkFlow(s *haulier.Spec) error {
 		return nil
 	}
 	if !none && w.Ref == "" && len(w.Needs)+len(w.Holds)+len(w.YieldsTo)+len(w.Limits) == 0 &&
-		w.Unique == nil && w.Collapse == "" && w.Then == "" && w.Signal == "" && len(w.Windows) == 0 && !w.Force && !w.Chain && w.Batch.IsNil() {
+		w.Unique == nil && w.Collapse == "" && w.Then == "" && w.Signal == "" && len(w.Windows)+len(w.Notify) == 0 && !w.Force && !w.Chain && w.Batch.IsNil() {
 		s.Flow = nil
 		return nil
 	}
-	if none && (s.Task.Exec != nil || len(w.Holds)+len(w.YieldsTo)+len(w.Limits)+len(w.Windows) > 0) {
-		return field("task.none", "can't be combined with another task, nor with keys and windows: there is nothing to run")
+	if none && (len(w.Holds)+len(w.YieldsTo)+len(w.Limits)+len(w.Windows) > 0) {
+		return field("task.none", "can't be combined with keys and windows: there is nothing to run")
 	}
 	return first(
 		func() error { return checkNeeds(w.Needs) },
@@ -42,6 +43,7 @@ func checkFlow(s *haulier.Spec) error {
 		func() error { return optional("collapse", w.Collapse) },
 		func() error { return optional("then", w.Then) },
 		func() error { return optional("signal", w.Signal) },
+		func() error { return checkNotify(w.Notify) },
 	)
 }
 
@@ -132,4 +134,34 @@ func checkUnique(u *haulier.Unique) error {
 		return nil
 	}
 	return field("unique.duplicate", fmt.Sprintf("%.20q is none of existing, reject, replace", u.Duplicate))
+}
+
+func checkNotify(list []haulier.Notify) error {
+	if len(list) > haulier.MaxNotify {
+		return field("notify", fmt.Sprintf("has %d addresses: at most %d", len(list), haulier.MaxNotify))
+	}
+	for i := range list {
+		n := &list[i]
+		at := fmt.Sprintf("notify[%d]", i)
+		if err := checkURL(at+".url", n.URL); err != nil {
+			return err
+		}
+		if !n.On.Valid() {
+			return field(at+".on", fmt.Sprintf("%.20q is none of succeeded, failed, finished", n.On))
+		}
+		if err := optional(at+".secret", n.Secret); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkURL(name, u string) error {
+	if len(u) > haulier.MaxURL {
+		return field(name, fmt.Sprintf("is longer than %d bytes", haulier.MaxURL))
+	}
+	if err := webhook.CheckURL(u); err != nil {
+		return field(name, err.Error())
+	}
+	return nil
 }

@@ -187,7 +187,7 @@ func lack(s *haulier.Session, l haulier.Lane) string {
 	_, star := s.Queues["*"]
 	_, listed := s.Queues[l.Queue]
 	switch {
-	case !has(s.Tenants, l.Tenant):
+	case !s.Serves(l.Tenant):
 		return fmt.Sprintf("does not serve tenant %s", l.Tenant)
 	case !has(s.Kinds, l.Kind):
 		return fmt.Sprintf("does not run %s tasks", l.Kind)

@@ -21,6 +21,7 @@ const (
 	flowForce
 	flowChain
 	flowBatch
+	flowNotify
 )
 
 func appendFlow(b []byte, w *haulier.Flow) []byte {
@@ -54,6 +55,13 @@ func appendFlow(b []byte, w *haulier.Flow) []byte {
 	b = putBool(b, flowForce, w.Force)
 	b = putBool(b, flowChain, w.Chain)
 	b = putID(b, flowBatch, w.Batch)
+	for i := range w.Notify {
+		n := &w.Notify[i]
+		var m int
+		b, m = open(b, flowNotify)
+		b = putText(putText(putText(b, 1, n.URL), 2, n.On), 3, n.Secret)
+		b = shut(b, m)
+	}
 	return shut(b, mark)
 }
 
@@ -106,10 +114,28 @@ func (f *fields) flow() *haulier.Flow {
 			w.Chain = e.bool()
 		case flowBatch:
 			w.Batch = e.id()
+		case flowNotify:
+			w.Notify = more(&e, w.Notify, e.notify(), maxItems)
 		}
 	}
 	f.take(e.bad)
 	return w
+}
+
+func (f *fields) notify() (n haulier.Notify) {
+	e := fields{rest: f.bytes()}
+	for e.next() {
+		switch e.num {
+		case 1:
+			n.URL = e.text()
+		case 2:
+			n.On = haulier.Condition(e.name())
+		case 3:
+			n.Secret = e.name()
+		}
+	}
+	f.take(e.bad)
+	return n
 }
 
 func (f *fields) need() (n haulier.Need) {

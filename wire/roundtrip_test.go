@@ -61,6 +61,12 @@ func spec(t *rapid.T) haulier.Spec {
 	if rapid.Bool().Draw(t, "exec") {
 		s.Task.Exec = &haulier.ExecTask{Argv: list(t, text), Shell: rapid.Bool().Draw(t, "shell"), Env: labels(t), Dir: text(t), Grace: duration(t)}
 	}
+	if rapid.Bool().Draw(t, "http") {
+		s.Task.HTTP = &haulier.HTTPTask{URL: text(t), Method: text(t), Headers: labels(t), Secret: text(t)}
+	}
+	if rapid.Bool().Draw(t, "notify") {
+		s.Flow = &haulier.Flow{Notify: []haulier.Notify{{URL: text(t), On: haulier.Condition(text(t)), Secret: text(t)}, {}}}
+	}
 	return s
 }
 
@@ -78,7 +84,9 @@ func status(t *rapid.T) haulier.Status {
 	}
 }
 
-func job(t *rapid.T) haulier.Job { return haulier.Job{Spec: spec(t), Status: status(t)} }
+func job(t *rapid.T) haulier.Job {
+	return haulier.Job{Spec: spec(t), Status: status(t), Hooked: haulier.Hooked(some(t, rapid.Byte()))}
+}
 
 func ref(t *rapid.T) haulier.Ref {
 	return haulier.Ref{Job: id(t), Attempt: rapid.Int().Draw(t, "attempt")}

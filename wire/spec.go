@@ -28,6 +28,7 @@ const (
 	specParent
 	specFlow
 	specNone
+	specHTTP
 )
 
 // AppendSpec appends s.
@@ -54,6 +55,9 @@ func AppendSpec(b []byte, s *haulier.Spec) []byte {
 	b = putID(b, specParent, s.Parent)
 	if s.Flow != nil {
 		b = appendFlow(b, s.Flow)
+	}
+	if s.Task.HTTP != nil {
+		b = appendHTTP(b, s.Task.HTTP)
 	}
 	return putBool(b, specNone, s.Task.None != nil)
 }
@@ -107,6 +111,8 @@ func parseSpec(b []byte, s *haulier.Spec) error {
 			s.Parent = f.id()
 		case specFlow:
 			s.Flow = f.flow()
+		case specHTTP:
+			s.Task.HTTP = f.http()
 		case specNone:
 			if f.bool() {
 				s.Task.None = new(haulier.NoTask)
@@ -143,6 +149,32 @@ func (f *fields) exec() *haulier.ExecTask {
 			x.Dir = e.name()
 		case 5:
 			x.Grace = e.duration()
+		}
+	}
+	f.take(e.bad)
+	return x
+}
+
+func appendHTTP(b []byte, x *haulier.HTTPTask) []byte {
+	b, mark := open(b, specHTTP)
+	b = putText(putText(b, 1, x.URL), 2, x.Method)
+	b = putText(putMap(b, 3, x.Headers), 4, x.Secret)
+	return shut(b, mark)
+}
+
+func (f *fields) http() *haulier.HTTPTask {
+	x := new(haulier.HTTPTask)
+	e := fields{rest: f.bytes()}
+	for e.next() {
+		switch e.num {
+		case 1:
+			x.URL = e.text()
+		case 2:
+			x.Method = e.name()
+		case 3:
+			x.Headers = e.entry(x.Headers)
+		case 4:
+			x.Secret = e.name()
 		}
 	}
 	f.take(e.bad)

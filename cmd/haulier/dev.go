@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/haulier/haulier/worker"
-
+	"github.com/haulier/haulier"
 	"github.com/haulier/haulier/client"
+	"github.com/haulier/haulier/worker"
 )
 
 const devLong = `Run a server and a worker in one process, for this user on this machine alone. It
@@ -33,9 +33,9 @@ func (p *program) devCommand() *cobra.Command {
 	}
 	f.registerStore(cmd.Flags())
 	f.registerListen(cmd.Flags())
-	wf.register(cmd.Flags())
+	wf.register(cmd.Flags(), haulier.KindExec, haulier.KindHTTP)
 	lf.register(cmd.Flags(), "warn")
-	f.AllowPrivate = true // nobody else reaches it
+	f.AllowPrivate, wf.AllowPrivate = true, true // nobody else reaches it
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return p.dev(cmd.Context(), &f, &wf, &lf) }
 	return cmd
 }

@@ -13,7 +13,8 @@ import (
 // flowFlags are what ties a job to others.
 type flowFlags struct {
 	Needs, Holds, YieldsTo, Alone, Limits     []string
-	Windows                                   []string
+	Windows, Notify                           []string
+	NotifySecret                              string
 	Force, Chain                              bool
 	Batch                                     string
 	Unique, Duplicate, Collapse, Then, Signal string
@@ -33,6 +34,8 @@ func (f *flowFlags) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.Chain, "chain", false, "make a job of each line of its output that begins with \"J: \" and goes on with TYPE|PAYLOAD")
 	fs.StringVar(&f.Batch, "batch", "", "`ID` of the batch that the job is one of; see haulier batches")
 	fs.StringVar(&f.Then, "then", "", "`TYPE` of the job that follows, with the result as its payload, when this one succeeds")
+	fs.StringArrayVar(&f.Notify, "notify", nil, "`URL` that is told when the job has ended; succeeded=URL and failed=URL of that end only; may be repeated")
+	fs.StringVar(&f.NotifySecret, "notify-secret", "", "`NAME` of the secret that signs notifications; see haulier secrets")
 	fs.StringVar(&f.Signal, "signal", "", "`EVENT` that is posted when the job succeeds, and starts the workflows that wait for it")
 }
 
@@ -61,6 +64,16 @@ func (f *flowFlags) flow() (*haulier.Flow, error) {
 			}
 		}
 		w.YieldsTo = append(w.YieldsTo, y)
+	}
+	for _, item := range f.Notify {
+		n := haulier.Notify{URL: item, Secret: f.NotifySecret}
+		if on, u, ok := strings.Cut(item, "="); ok && on != "" && haulier.Condition(on).Valid() {
+			n.On, n.URL = haulier.Condition(on), u
+		}
+		w.Notify = append(w.Notify, n)
+	}
+	if f.NotifySecret != "" && len(f.Notify) == 0 {
+		return nil, usagef("--notify-secret goes with --notify: give the URL")
 	}
 	for _, key := range f.Alone {
 		w.YieldsTo = append(w.YieldsTo, haulier.Yield{Key: key})

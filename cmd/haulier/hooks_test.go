@@ -69,3 +69,51 @@ func TestHooks(t *testing.T) {
 	}
 	do(t, env, nil, "secrets", "rm", "ops").expect(t, 0)
 }
+
+// TestNotify carries out the example of docs/hooks.md for notifications, with a receiver that is not well at first.
+func TestNotify(t *testing.T) {
+	t.Setenv(programVariable, "1")
+	env := home(t)
+	b := start(t, env, nil, "dev", "--listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "data"))
+	env["HAULIER_URL"] = readyAt.FindStringSubmatch(b.await("Stop with Ctrl-C."))[1]
+	secret := strings.TrimSpace(do(t, env, nil, "secrets", "set", "ops").out)
+	type message struct {
+		id, body string
+		verified error
+	}
+	got := make(chan message, 10)
+	ill := atomic.Bool{}
+	ill.Store(true)
+	r := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		body, err := io.ReadAll(q.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- message{q.Header.Get(webhook.HeaderID), string(body), webhook.Verify(secret, q.Header, body, time.Now())}
+		if ill.Swap(false) {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	}))
+	defer r.Close()
+	do(t, env, nil, "run", "--notify", r.URL+"/done", "--notify-secret", "ops", "--", "sh", "-c", "echo '{\"tag\":7}'").expect(t, 0)
+	var seen [2]message
+	for i := range seen {
+		select {
+		case seen[i] = <-got:
+		case <-time.After(30 * time.Second):
+			t.Fatalf("%d calls", i)
+		}
+		if m := seen[i]; m.verified != nil || !strings.Contains(m.body, `"type":"job.succeeded"`) || !strings.Contains(m.body, `"result":{"tag":7}`) {
+			t.Errorf("%+v", m)
+		}
+	}
+	if seen[0].id != seen[1].id || seen[0].body != seen[1].body {
+		t.Errorf("%+v was sent again as %+v", seen[0], seen[1])
+	}
+	do(t, env, nil, "jobs", "wait", seen[0].id).expect(t, 0)
+	do(t, env, nil, "jobs", "logs", seen[0].id).expect(t, 0, "/done: 200 OK")
+	do(t, env, nil, "run", "--notify", "failed="+r.URL+"/bad", "--", "true").expect(t, 0)
+	if list := do(t, env, nil, "jobs", "list", "--queue", "webhooks", "--output", "json").out; strings.Count(list, `"parent"`) != 1 || strings.Contains(list, "whsec_") {
+		t.Errorf("deliveries: %s", list)
+	}
+}

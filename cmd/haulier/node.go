@@ -101,6 +101,12 @@ func (n *node) serve(ctx context.Context, l net.Listener, f *nodeFlags, version 
 		defer stopServing()
 		return n.outlive(serving)
 	})
+	if f.Deliveries > 0 {
+		g.Go(func() error {
+			defer stopServing()
+			return n.deliver(serving, f, version)
+		})
+	}
 	return g.Wait()
 }
 

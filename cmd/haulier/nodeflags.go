@@ -25,6 +25,8 @@ type nodeFlags struct {
 	Hosts      []string
 	// AllowPrivate lets the server call addresses of the network inside.
 	AllowPrivate bool
+	// Deliveries is how many notifications are delivered at once; 0: none.
+	Deliveries int
 }
 
 // registerStore adds the flags that say which store.
@@ -36,6 +38,7 @@ func (f *nodeFlags) registerStore(fs *pflag.FlagSet) {
 
 func (f *nodeFlags) registerListen(fs *pflag.FlagSet) {
 	fs.StringVar(&f.Listen, "listen", defaultListen, "`ADDR` to listen on [env]")
+	fs.IntVar(&f.Deliveries, "deliveries", 20, "`N` notifications of jobs' ends that the server delivers at once; 0: none, which leaves them to workers that run http tasks")
 }
 
 // checkListen splits the address, and tells whether others than this machine reach it.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/haulier/haulier"
 	"github.com/haulier/haulier/worker"
 )
 
@@ -27,7 +28,8 @@ func (p *program) workerCommand() *cobra.Command {
   haulier worker --queues 'mail=3,reports=1' --name mailer
   haulier worker --types thumbnail,transcode --lease 1m`,
 	}
-	f.register(cmd.Flags())
+	f.register(cmd.Flags(), haulier.KindExec)
+	cmd.Flags().BoolVar(&f.AllowPrivate, "allow-private", false, "let tasks of kind http call addresses of the network inside: loopback, link-local, private")
 	lf.register(cmd.Flags(), "info")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		log, err := lf.logger(p.errs)

@@ -15,13 +15,18 @@ import (
 
 	"github.com/haulier/haulier"
 	"github.com/haulier/haulier/executor"
+	httpexec "github.com/haulier/haulier/executor/http"
 	"github.com/haulier/haulier/executor/process"
+	"github.com/haulier/haulier/webhook"
 	"github.com/haulier/haulier/worker"
 )
 
 // executors are the makers of executors by the name of their kind.
-var executors = map[string]func(*settings) executor.Executor{
-	string(haulier.KindExec): func(s *settings) executor.Executor {
+var executors = map[string]func(*workerFlags, *settings) executor.Executor{
+	string(haulier.KindHTTP): func(f *workerFlags, _ *settings) executor.Executor {
+		return httpexec.New(webhook.New(webhook.Config{AllowPrivate: f.AllowPrivate}))
+	},
+	string(haulier.KindExec): func(_ *workerFlags, s *settings) executor.Executor {
 		return process.New(process.Config{Env: append(process.OwnEnv(), "HAULIER_URL="+s.URL)})
 	},
 }
@@ -37,13 +42,20 @@ type workerFlags struct {
 	Lease       time.Duration
 	State       string
 	Labels      []string
+	// AllowPrivate lets tasks of kind http call addresses of the network inside.
+	AllowPrivate bool
 }
 
-func (f *workerFlags) register(fs *pflag.FlagSet) {
+// register adds the flags; kinds are those of the tasks that it runs unless said.
+func (f *workerFlags) register(fs *pflag.FlagSet, kinds ...haulier.Kind) {
 	host, _ := os.Hostname()
 	fs.StringVar(&f.Name, "name", host, "`NAME` of the worker; on one machine each has its own")
-	fs.StringSliceVar(&f.Executors, "executors", []string{string(haulier.KindExec)}, "`KINDS` of task that it runs; there is exec")
-	fs.StringSliceVar(&f.Tenants, "tenants", nil, "`NAMES` of the tenants whose jobs it runs; that of --tenant unless said")
+	var usual []string
+	for _, k := range kinds {
+		usual = append(usual, string(k))
+	}
+	fs.StringSliceVar(&f.Executors, "executors", usual, "`KINDS` of task that it runs: exec, http")
+	fs.StringSliceVar(&f.Tenants, "tenants", nil, "`NAMES` of the tenants whose jobs it runs, * for all; that of --tenant unless said")
 	fs.StringSliceVar(&f.Queues, "queues", nil, "`QUEUES` that it listens to, with weights from 1 to 100, such as mail=3,reports=1,*; all alike unless said")
 	fs.StringSliceVar(&f.Types, "types", nil, "`TYPES` of jobs that it runs; all unless said")
 	fs.IntVar(&f.Concurrency, "concurrency", runtime.NumCPU(), "`N` jobs that it runs at once")
@@ -62,9 +74,9 @@ func (f *workerFlags) config(s *settings, version string, log *slog.Logger) (wor
 	for _, kind := range f.Executors {
 		makeOne := executors[kind]
 		if makeOne == nil {
-			return c, usagef("--executors: there is no kind %q: it is exec", kind)
+			return c, usagef("--executors: there is no kind %q: there are exec and http", kind)
 		}
-		c.Executors = append(c.Executors, makeOne(s))
+		c.Executors = append(c.Executors, makeOne(f, s))
 	}
 	if len(c.Tenants) == 0 && s.Tenant != "" {
 		c.Tenants = []string{s.Tenant}

@@ -58,6 +58,9 @@ func (t *Tx) follows(ctx context.Context, j *haulier.Job, before *haulier.Status
 			t.later(Rest{Do: doRevived, Job: j.ID})
 		}
 	}
+	if j.Flow != nil && ended && len(j.Notify) > 0 {
+		t.notify(j)
+	}
 	switch {
 	case j.Flow == nil:
 		return nil
