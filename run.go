@@ -77,6 +77,7 @@ const (
 	RunSucceeded RunState = "succeeded"
 	RunFailed    RunState = "failed"    // a job failed, and all have ended
 	RunCancelled RunState = "cancelled" // and none failed
+	RunCollapsed RunState = "collapsed" // a newer run took its place before it had begun
 	RunGone      RunState = "gone"      // its jobs were removed
 )
 

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -86,9 +87,41 @@ func (e *Engine) bringResults(ctx context.Context, jobs []haulier.Job) error {
 			if j.Results, err = flow.Results(ctx, e.store, j); err != nil {
 				return fmt.Errorf("claim: results of needed jobs: %w", err)
 			}
+			if len(j.Payload) == 0 && j.Blob == "" {
+				j.Payload = payloadOf(j.Results)
+			}
 		}
 	}
 	return nil
+}
+
+// payloadOf is the payload of a job that has none of its own but needs others: an object with their results, by
+// the refs of those that have one. Results that are not JSON are strings.
+func payloadOf(results []haulier.NeedResult) []byte {
+	all := map[string]json.RawMessage{}
+	for i := range results {
+		r := &results[i]
+		if r.Ref == "" || len(r.Result) == 0 {
+			continue
+		}
+		v := json.RawMessage(r.Result)
+		if !json.Valid(v) {
+			text, err := json.Marshal(string(v))
+			if err != nil {
+				continue // a string always can be
+			}
+			v = text
+		}
+		all[r.Ref] = v
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	b, err := json.Marshal(all)
+	if err != nil {
+		return nil // valid JSON always can be
+	}
+	return b
 }
 
 func pointers(jobs []haulier.Job) []*haulier.Job {

@@ -73,8 +73,17 @@ func (e *Engine) startRun(ctx context.Context, r haulier.RunRequest, with []haul
 	}
 	b := haulier.Batch{Sync: true, Docs: with}
 	t := flow.Begin(e.store, now)
+	var old []*haulier.Job
+	if w.CollapseRuns {
+		if old, err = e.queueRun(ctx, &run, specs); err != nil {
+			return run, err
+		}
+	}
 	ids, err := e.addRun(ctx, t, specs, now, cmp.Or(r.By, "workflow "+v.Name))
 	if err != nil {
+		return run, err
+	}
+	if err := supersede(ctx, t, old, specs, ids); err != nil {
 		return run, err
 	}
 	run.End, run.Size = ids[len(ids)-1], len(ids)
@@ -89,6 +98,67 @@ func (e *Engine) startRun(ctx context.Context, r haulier.RunRequest, with []haul
 		return run, fmt.Errorf("run of workflow %s: %w", v.Name, err)
 	}
 	return run, nil
+}
+
+// lookedBack is how many earlier runs of a workflow are looked at whose runs collapse; before them, all have ended or collapsed.
+const lookedBack = 20
+
+// queueRun lets a run wait for the end of the one that is on its way, and returns the jobs of those
+// that wait before it, which it is to replace.
+func (e *Engine) queueRun(ctx context.Context, run *haulier.Run, specs []haulier.Spec) (old []*haulier.Job, err error) {
+	prefix := run.Tenant + "/" + run.Workflow + "/"
+	docs, err := e.store.Docs(ctx, DocRun, prefix, prefix, lookedBack)
+	if err != nil {
+		return nil, err
+	}
+	for i := range docs {
+		var before haulier.Run
+		if err := json.Unmarshal(docs[i].Value, &before); err != nil {
+			return nil, fmt.Errorf("run %s: %w: %w", docs[i].Key, haulier.ErrCorrupt, err)
+		}
+		jobs, err := e.lookAtRun(ctx, &before)
+		if err != nil {
+			return nil, err
+		}
+		switch before.State {
+		case haulier.RunWaiting:
+			for _, j := range jobs {
+				if j != nil && j.State.Waits() {
+					old = append(old, j)
+				}
+			}
+		case haulier.RunRunning:
+			for k := range specs {
+				if len(specs[k].Needs) == 0 {
+					specs[k].Needs = []haulier.Need{{Job: before.End, On: haulier.OnFinished}}
+				}
+			}
+			return old, nil
+		}
+	}
+	return old, nil
+}
+
+// supersede replaces the jobs of runs that wait by those of the same name in a new run, or by its end.
+func supersede(ctx context.Context, t *flow.Tx, old []*haulier.Job, specs []haulier.Spec, ids []haulier.ID) error {
+	at := make(map[string]haulier.ID, len(specs))
+	for i := range specs {
+		at[specs[i].Ref] = ids[i]
+	}
+	for _, j := range old {
+		id, ok := at[j.Ref]
+		if !ok {
+			id = ids[len(ids)-1]
+		}
+		by, err := t.Job(ctx, id)
+		if err != nil {
+			return err
+		}
+		if err := t.Supersede(ctx, j, by); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // addRun adds the jobs of a run.
@@ -239,6 +309,8 @@ func stateOfRun(jobs []*haulier.Job) (haulier.RunState, time.Time) {
 	switch {
 	case end == nil && !left:
 		return haulier.RunGone, time.Time{}
+	case end.State == haulier.Collapsed:
+		return haulier.RunCollapsed, time.Time{}
 	case left && begun:
 		return haulier.RunRunning, time.Time{}
 	case left:

@@ -64,7 +64,7 @@ func (r *reader) workflow(top *yaml.Node) *Workflow {
 		"build_periodically": func(n *yaml.Node) { r.periodically(w, n, "") },
 		"windows":            func(n *yaml.Node) { w.windows = r.calendarNames(n) },
 		"freeze_windows":     func(n *yaml.Node) { w.freeze = r.freezeWindows(n) },
-		"collapse":           func(n *yaml.Node) { collapse = r.flag(n, "collapse") },
+		"collapse":           func(n *yaml.Node) { collapse = r.collapses(w, n) },
 	})
 	if steps == nil && jobs == nil {
 		if top.Kind == yaml.MappingNode {
@@ -84,6 +84,15 @@ func (r *reader) workflow(top *yaml.Node) *Workflow {
 	}
 	b.finish()
 	return w
+}
+
+// collapses is true, false, or runs: then whole runs replace one another.
+func (r *reader) collapses(w *Workflow, n *yaml.Node) bool {
+	if n.Kind == yaml.ScalarNode && n.Value == "runs" {
+		w.CollapseRuns = true
+		return false
+	}
+	return r.flag(n, "collapse, unless it is runs,")
 }
 
 // name reads the name of a workflow or job.

@@ -35,6 +35,8 @@ type Workflow struct {
 	Name string
 	// Triggers start runs by themselves.
 	Triggers []Trigger
+	// CollapseRuns has runs go one after the other; of those that wait only the newest is left.
+	CollapseRuns bool
 
 	windows []string // calendars of all jobs
 	freeze  []string // freeze windows of all jobs

@@ -146,6 +146,15 @@ func needsResults(t *testing.T, h *Harness) {
 	if !ok || string(result) != `{"a":1}` || j.Results[0].Job != build.ID || j.Results[0].State != haulier.Succeeded {
 		t.Errorf("results %+v", j.Results)
 	}
+	if string(j.Payload) != `{"build":{"a":1}}` {
+		t.Errorf("the payload is %s", j.Payload)
+	}
+	own := withFlow(haulier.Flow{Needs: []haulier.Need{{Job: build.ID}}})
+	own.Payload = []byte("mine")
+	h.enqueue(own)
+	if j := h.claimOne(s); string(j.Payload) != "mine" {
+		t.Errorf("the payload is %s", j.Payload)
+	}
 }
 
 func needsNothing(_ *testing.T, h *Harness) {

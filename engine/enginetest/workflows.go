@@ -19,6 +19,7 @@ var ordering = []behaviour{
 	{"an event starts each workflow that waits for it once", runByEvent},
 	{"the success of a workflow starts another", runByWorkflow},
 	{"a schedule starts a workflow", runBySchedule},
+	{"of runs that wait only the newest is left, if that is wanted", runsCollapse},
 	{"freeze windows of a workflow keep its jobs from starting", workflowFrozen},
 	{"what is wrong with a workflow is told with its line", workflowRefused},
 	{"a removed workflow is started by nothing", workflowRemoved},
@@ -233,6 +234,33 @@ func runBySchedule(t *testing.T, h *Harness) {
 	if list, err := h.Schedules(t.Context(), ""); err != nil || len(list) != 0 {
 		t.Errorf("the schedule of an earlier version is left: %+v, %v", list, err)
 	}
+}
+
+func runsCollapse(_ *testing.T, h *Harness) {
+	h.apply("w", "collapse: runs\nworkflow: [A, {parallel: [B, C]}, D]")
+	h.apply("next", "requires: w\nworkflow: [E]")
+	s := h.openFor("A", "B", "C", "D", "E")
+	h.startRun("w")
+	if got := h.does(s); got != "A" {
+		h.t.Errorf("the first run does %q", got)
+	}
+	h.startRun("w")
+	h.startRun("w")
+	h.startRun("w")
+	h.wantRuns("w", "w-4 waiting, w-3 collapsed, w-2 collapsed, w-1 running")
+	for _, want := range []string{"B C", "D"} {
+		if got := h.does(s); got != want {
+			h.t.Errorf("the first run does %q, want %s", got, want)
+		}
+	}
+	h.pass(time.Second)
+	h.wantRuns("next", "next-1 waiting")
+	for range 4 {
+		h.does(s)
+	}
+	h.pass(time.Second)
+	h.wantRuns("w", "w-4 succeeded, w-3 collapsed, w-2 collapsed, w-1 succeeded")
+	h.wantRuns("next", "next-2 waiting, next-1 succeeded")
 }
 
 func workflowFrozen(_ *testing.T, h *Harness) {

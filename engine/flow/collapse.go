@@ -128,6 +128,19 @@ func (t *Tx) replace(ctx context.Context, old, by *haulier.Job) error {
 	return t.change(ctx, old, haulier.Event{Kind: haulier.EventCollapse, Other: by.ID, By: "server"})
 }
 
+// Supersede ends a job that waits in favour of another that does not wait for it, which takes over those that need it, as
+// far as they are not superseded themselves.
+func (t *Tx) Supersede(ctx context.Context, old, by *haulier.Job) error {
+	old, by = t.Adopt(old), t.Adopt(by)
+	if old.Standing != nil && old.Needed {
+		if err := t.needed(ctx, by); err != nil {
+			return err
+		}
+		t.later(Rest{Do: doInherit, Job: old.ID, Other: by.ID})
+	}
+	return t.change(ctx, old, haulier.Event{Kind: haulier.EventCollapse, Other: by.ID, By: "server"})
+}
+
 // maxWalk bounds the jobs that waitsFor looks at; in a larger tangle nothing is replaced.
 const maxWalk = 1000
 
@@ -203,7 +216,7 @@ func (t *Tx) inherit(ctx context.Context, r Rest) (*Rest, error) {
 		child, err := t.Job(ctx, e.child)
 		switch {
 		case err != nil:
-		case child == nil:
+		case child == nil, child.State == haulier.Collapsed:
 		case by == nil: // removed since: nobody knows any more how it ended
 			err = t.judge(ctx, r.Other, haulier.Cancelled, child, e)
 		default:
