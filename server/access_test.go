@@ -190,6 +190,8 @@ func TestATokenStaysInItsTenant(t *testing.T) {
 		{post("admin@*", "/v1/queues/q/resume", ""), `pause "default" "q" false by "admin@*"`},
 		{post("worker@acme", "/v1/sessions", `{"worker":"w"}`), `open [acme]`},
 		{post("worker@acme", "/v1/sessions", `{"worker":"w","tenants":["acme","other"]}`), ""},
+		{post("worker@acme", "/v1/sessions", `{"worker":"w","tenants":["*"]}`), ""},
+		{post("worker@*", "/v1/sessions", `{"worker":"w","tenants":["*"]}`), `open [*]`},
 		{post("worker@*", "/v1/sessions", `{"worker":"w","tenants":["acme","other"]}`), `open [acme other]`},
 		{post("admin@acme", "/v1/tokens", `{"name":"n","role":"viewer","tenant":"*"}`), ""},
 		{post("admin@acme", "/v1/tokens", `{"name":"n","role":"viewer"}`), `create token n viewer "acme"`},

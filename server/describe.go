@@ -132,6 +132,9 @@ type jobDocument struct {
 	PayloadBytes []byte    `json:"payload_bytes,omitempty" doc:"when it is not JSON, as base64"`
 	Result       any       `json:"result,omitempty" doc:"when it is JSON"`
 	ResultBytes  []byte    `json:"result_bytes,omitempty" doc:"when it is not JSON, as base64"`
+	Results      any       `json:"results,omitempty" doc:"of a claim: the results of the jobs that it needs"`
+
+	Hooks []haulier.HookEvent `json:"hooks,omitempty" doc:"of a claim: at which events of the attempt the worker has hooks called"`
 }
 
 // How some types of the root look in the description.

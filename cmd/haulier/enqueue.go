@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/haulier/haulier"
 )
@@ -28,6 +29,35 @@ type enqueueFlags struct {
 	payloadFile string
 	lines       string
 	key         string
+	http        httpFlags
+}
+
+// httpFlags make a job a call of an address.
+type httpFlags struct {
+	url, method, secret string
+	headers             []string
+}
+
+func (f *httpFlags) register(fs *pflag.FlagSet) {
+	fs.StringVar(&f.url, "http", "", "`URL` that the job calls, with the payload as the body; for workers that run http tasks")
+	fs.StringVar(&f.method, "http-method", "", "`METHOD` of that call; POST unless said")
+	fs.StringArrayVar(&f.headers, "http-header", nil, "`NAME=VALUE` that goes with it; may be repeated")
+	fs.StringVar(&f.secret, "http-secret", "", "`NAME` of the secret that signs it; see haulier secrets")
+}
+
+func (f *httpFlags) task() (t haulier.Task, err error) {
+	if f.url == "" {
+		if f.method+f.secret != "" || len(f.headers) > 0 {
+			return t, usagef("--http-method, --http-header and --http-secret go with --http: give the URL")
+		}
+		return t, nil
+	}
+	headers, err := parseLabels(f.headers)
+	if err != nil {
+		return t, usagef("--http-header: %q has an item that is not of the form NAME=VALUE", f.headers)
+	}
+	t.HTTP = &haulier.HTTPTask{URL: f.url, Method: f.method, Headers: headers, Secret: f.secret}
+	return t, nil
 }
 
 // linesBatch is how many jobs of --lines go into one request.
@@ -36,11 +66,12 @@ const linesBatch = 1000
 func (p *program) enqueueCommand() *cobra.Command {
 	var f enqueueFlags
 	cmd := &cobra.Command{
-		Use: "enqueue TYPE", Short: "Enqueue jobs for functions", Long: enqueueLong,
+		Use: "enqueue TYPE", Short: "Enqueue jobs for functions, or calls of an address", Long: enqueueLong,
 		Example: `  haulier enqueue mail --payload '{"to":"ann@example.com"}'
   haulier enqueue mail --payload-file letter.json --at 18:00 --label campaign=spring
   haulier enqueue thumbnail --lines images.txt --queue bulk --priority -5
-  some-program | haulier enqueue thumbnail --lines -`,
+  some-program | haulier enqueue thumbnail --lines -
+  haulier enqueue rebuild --http https://ops.example/rebuild --payload '{"site":3}'`,
 		Args: cobra.ExactArgs(1),
 	}
 	f.register(cmd.Flags(), 0)
@@ -49,6 +80,7 @@ func (p *program) enqueueCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.payloadFile, "payload-file", "", "`FILE` with the payload; - for standard input")
 	cmd.Flags().StringVar(&f.lines, "lines", "", "`FILE` with a payload a line; - for standard input")
 	cmd.Flags().StringVar(&f.key, "key", "", "`KEY` that makes the command safe to repeat")
+	f.http.register(cmd.Flags())
 	cmd.MarkFlagsMutuallyExclusive("payload", "payload-file", "lines")
 	cmd.RunE = p.plain(func(ctx context.Context, args []string) error { return p.enqueue(ctx, &f, args[0]) })
 	return cmd
@@ -60,6 +92,9 @@ func (p *program) enqueue(ctx context.Context, f *enqueueFlags, typ string) erro
 		return err
 	}
 	spec.Type = typ
+	if spec.Task, err = f.http.task(); err != nil {
+		return err
+	}
 	q, err := p.connect(ctx, patient)
 	if err != nil {
 		return err

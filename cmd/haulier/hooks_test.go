@@ -112,6 +112,11 @@ func TestNotify(t *testing.T) {
 	}
 	do(t, env, nil, "jobs", "wait", seen[0].id).expect(t, 0)
 	do(t, env, nil, "jobs", "logs", seen[0].id).expect(t, 0, "/done: 200 OK")
+	call := strings.TrimSpace(do(t, env, nil, "enqueue", "rebuild", "--http", r.URL+"/rebuild", "--http-secret", "ops", "--payload", `{"site":3}`).out)
+	do(t, env, nil, "jobs", "wait", call).expect(t, 0)
+	if m := <-got; m.verified != nil || m.id != call || m.body != `{"site":3}` {
+		t.Errorf("called with %+v", m)
+	}
 	do(t, env, nil, "run", "--notify", "failed="+r.URL+"/bad", "--", "true").expect(t, 0)
 	if list := do(t, env, nil, "jobs", "list", "--queue", "webhooks", "--output", "json").out; strings.Count(list, `"parent"`) != 1 || strings.Contains(list, "whsec_") {
 		t.Errorf("deliveries: %s", list)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -79,6 +80,16 @@ func (h *Harness) wantClaimed(got <-chan []haulier.Job, id haulier.ID) {
 }
 
 var sessions = []behaviour{
+	{"a session of all tenants claims the jobs of each", func(t *testing.T, h *Harness) {
+		a, b := h.add(nil), h.add(func(s *haulier.Spec) { s.Tenant = "acme" })
+		got := h.claim(h.open(func(s *haulier.Session) { s.Tenants = []string{"*"} }), 10)
+		if len(got) != 2 || !slices.Contains(ids(got), a) || !slices.Contains(ids(got), b) {
+			t.Errorf("claimed %v, want %v and %v", ids(got), a, b)
+		}
+		if list, err := h.Sessions(t.Context(), "acme"); err != nil || len(list) != 1 {
+			t.Errorf("it serves acme: %v, %v", list, err)
+		}
+	}},
 	{"a dead worker's jobs run again within its lease", func(t *testing.T, h *Harness) {
 		id := h.add(nil)
 		s := h.open(nil)
