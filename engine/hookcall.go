@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"time"
 
@@ -30,13 +31,11 @@ func (e *Engine) call(ctx context.Context, h *haulier.Hook, m *webhook.Message) 
 	}
 	header := map[string]string{"Content-Type": "application/json"}
 	if h.Secret != "" {
-		signed, err := e.signature(ctx, h.Tenant, h.Secret, haulier.NewID(time.Now()).String(), body)
+		key, err := e.keyOf(ctx, h.Tenant, h.Secret)
 		if err != nil {
 			return nil, 0, fmt.Errorf("it can't be signed: %w", err)
 		}
-		for k, v := range signed {
-			header[k] = v
-		}
+		maps.Copy(header, webhook.Sign(key, haulier.NewID(time.Now()).String(), time.Now(), body))
 	}
 	most := time.Duration(h.Timeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("%w: it took longer than %v", haulier.ErrUnavailable, most))

@@ -103,9 +103,11 @@ func (a *asking) take(ctx context.Context, h *haulier.Hook, r *webhook.Reply) er
 	}
 	a.spec = changed
 	if t := changed.Task.HTTP; t != nil && t.Secret != "" { // what the claim signed was another body
-		if err := a.e.signOne(ctx, &changed); err != nil {
+		key, err := a.e.keyOf(ctx, changed.Tenant, t.Secret)
+		if err != nil {
 			return err
 		}
+		signWith(key, &changed)
 	}
 	a.out.Change = &haulier.HookChange{Task: changed.Task, Payload: changed.Payload, Timeout: changed.Timeout}
 	return nil

@@ -104,8 +104,8 @@ func (e *Engine) deleteDoc(ctx context.Context, kind haulier.DocKind, tenant, na
 	return nil
 }
 
-// signature is the headers that sign a body with a tenant's secret. ErrNotFound: there is none of that name.
-func (e *Engine) signature(ctx context.Context, tenant, name, id string, body []byte) (map[string]string, error) {
+// keyOf is what a tenant's secret signs with. ErrNotFound: there is none of that name.
+func (e *Engine) keyOf(ctx context.Context, tenant, name string) ([]byte, error) {
 	d, err := e.store.Doc(ctx, DocSecret, tenant+"/"+name)
 	if err != nil {
 		return nil, fmt.Errorf("secret %s: %w", name, err)
@@ -114,35 +114,39 @@ func (e *Engine) signature(ctx context.Context, tenant, name, id string, body []
 	if err != nil {
 		return nil, err
 	}
-	key, err := webhook.Key(s.Value)
-	if err != nil {
-		return nil, err
-	}
-	return webhook.Sign(key, id, time.Now(), body), nil
+	return webhook.Key(s.Value)
 }
 
 // sign puts signatures into claimed jobs that call an address and name a secret. One that is not there shows when the job runs.
 func (e *Engine) sign(ctx context.Context, jobs []haulier.Job) error {
+	var keys map[string][]byte // by tenant/name; nil: there is none
 	for i := range jobs {
-		if t := jobs[i].Task.HTTP; t == nil || t.Secret == "" {
+		t := jobs[i].Task.HTTP
+		if t == nil || t.Secret == "" {
 			continue
 		}
-		if err := e.signOne(ctx, &jobs[i].Spec); err != nil {
-			return fmt.Errorf("claim: %w", err)
+		name := jobs[i].Tenant + "/" + t.Secret
+		key, ok := keys[name]
+		if !ok {
+			var err error
+			if key, err = e.keyOf(ctx, jobs[i].Tenant, t.Secret); err != nil && !errors.Is(err, haulier.ErrNotFound) {
+				return fmt.Errorf("claim: %w", err)
+			}
+			if keys == nil {
+				keys = map[string][]byte{}
+			}
+			keys[name] = key
+		}
+		if key != nil {
+			signWith(key, &jobs[i].Spec)
 		}
 	}
 	return nil
 }
 
-func (e *Engine) signOne(ctx context.Context, s *haulier.Spec) error {
-	header, err := e.signature(ctx, s.Tenant, s.Task.HTTP.Secret, s.ID.String(), s.Payload)
-	if err != nil {
-		if errors.Is(err, haulier.ErrNotFound) {
-			return nil
-		}
-		return err
-	}
+func signWith(key []byte, s *haulier.Spec) {
 	t := *s.Task.HTTP // what the store gave may be its own
+	header := webhook.Sign(key, s.ID.String(), time.Now(), s.Payload)
 	t.Headers = maps.Clone(t.Headers)
 	if t.Headers == nil {
 		t.Headers = header
@@ -150,5 +154,4 @@ func (e *Engine) signOne(ctx context.Context, s *haulier.Spec) error {
 		maps.Copy(t.Headers, header)
 	}
 	s.Task.HTTP = &t
-	return nil
 }

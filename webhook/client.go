@@ -52,6 +52,9 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // redirect follows those that keep method and body, without telling another host what was for the first.
 func redirect(r *http.Request, via []*http.Request) error {
 	first := via[0]
+	if first.URL.Scheme == "https" && r.URL.Scheme != "https" { // what was meant for nobody else would be for all to read
+		return http.ErrUseLastResponse
+	}
 	if len(via) > maxRedirects || r.Method != first.Method || r.Response.StatusCode < http.StatusTemporaryRedirect && first.Method != http.MethodGet {
 		return http.ErrUseLastResponse
 	}

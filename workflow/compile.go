@@ -123,6 +123,7 @@ func (w *Workflow) spec(n *node, nodes []node, run *Run) haulier.Spec {
 		}
 	}
 	s.Priority, s.MaxAttempts, s.Backoff, s.Timeout = j.priority, j.maxAttempts, j.backoff, j.timeout
+	s.Notify = j.notify
 	if !j.task.idle() {
 		w.keys(n, s.Flow)
 		s.Windows, s.Force = w.calendars(j), run.Force

@@ -35,6 +35,7 @@ type job struct {
 	requires   []*yaml.Node
 	when       haulier.Condition
 	cron       *yaml.Node
+	notify     []haulier.Notify
 }
 
 // named is a text with a name.
@@ -97,6 +98,7 @@ func (r *reader) job(name string, key, n *yaml.Node) *job {
 		"blocked_by":         func(v *yaml.Node) { j.blockedBy = r.words(v, "blocked_by", haulier.MaxKeys-1) },
 		"requires":           func(v *yaml.Node) { j.requires = r.words(v, "requires", MaxJobs) },
 		"when":               func(v *yaml.Node) { j.when = r.condition(v) },
+		"notify":             func(v *yaml.Node) { j.notify = r.notify(v) },
 		"windows":            func(v *yaml.Node) { j.windows = r.calendarNames(v) },
 		"freeze_windows":     func(v *yaml.Node) { j.freeze = r.freezeWindows(v) },
 		"build_periodically": func(v *yaml.Node) { j.cron = v },

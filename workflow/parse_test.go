@@ -53,7 +53,7 @@ func TestFaults(t *testing.T) {
 		{"a variable for a function", "workflow: [A]\njobs:\n  A: {env: {X: y}}\n", "line 3, column 12: env is for tasks that are commands"},
 		{"a variable of the server", "workflow: [A]\njobs:\n  A: {task: x, env: {HAULIER_RUN: y}}\n", `line 3, column 22: HAULIER_RUN: variables that begin with HAULIER_`},
 		{"a label of the workflow", "workflow: [A]\njobs:\n  A: {labels: {run: y}}\n", "line 3, column 16: label run is set by the workflow itself"},
-		{"a kind that is unknown", "workflow: [A]\njobs:\n  A: {task: {podman: x}}\n", `line 3, column 14: "podman" is not known in task: use one of exec, none`},
+		{"a kind that is unknown", "workflow: [A]\njobs:\n  A: {task: {podman: x}}\n", `line 3, column 14: "podman" is not known in task: use one of exec, http, none`},
 		{"two kinds", "workflow: [A]\njobs:\n  A: {task: {exec: x, none: }}\n", "a task has one kind"},
 		{"an empty command", "workflow: [A]\njobs:\n  A: {task: ''}\n", "line 3, column 13: the command is empty"},
 		{"a queue that can't be", "workflow: [A]\njobs:\n  A: {queue: 'a/b'}\n", "line 3, column 14: queue \"a/b\" has '/' in it"},

@@ -26,6 +26,7 @@ type task interface {
 // taskKinds read what stands below the name of a kind in a task.
 var taskKinds = map[string]func(r *reader, n *yaml.Node, axes []string) task{
 	string(haulier.KindExec): func(r *reader, n *yaml.Node, axes []string) task { return r.exec(n, axes) },
+	string(haulier.KindHTTP): func(r *reader, n *yaml.Node, axes []string) task { return r.http(n, axes) },
 	string(haulier.KindNone): func(r *reader, n *yaml.Node, _ []string) task {
 		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!null" {
 			r.fields(n, "none", nil)
