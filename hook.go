@@ -2,6 +2,7 @@ package haulier
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -100,6 +101,9 @@ func CallHook(ctx context.Context, most time.Duration, f func(context.Context) e
 	}()
 	select {
 	case err := <-done:
+		if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			return context.Cause(ctx)
+		}
 		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)

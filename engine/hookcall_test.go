@@ -269,3 +269,27 @@ func TestHooksThatCantBe(t *testing.T) {
 		t.Errorf("a short secret: %v", err)
 	}
 }
+
+func TestAHookIsForItsTenant(t *testing.T) {
+	r, e := newReceiver(t), hookedEngine(t, mem.New())
+	r.answers["/no"] = says(`{"action":"refuse"}`)
+	setHook(t, e, haulier.Hook{Tenant: "acme", Name: "no", URL: r.URL + "/no", Events: haulier.HookEvents})
+	if res := ask(t, e, haulier.Spec{Tenant: "acme", Type: "a"}); !errors.Is(res.Err, haulier.ErrRefused) {
+		t.Errorf("acme: %+v", res)
+	}
+	res := ask(t, e, haulier.Spec{Type: "a"})
+	if res.Err != nil || len(res.IDs) != 1 {
+		t.Fatalf("another tenant: %+v", res)
+	}
+	s, err := e.OpenSession(t.Context(), haulier.Session{Worker: "w", Kinds: []haulier.Kind{haulier.KindGo}, Types: []string{"a"}, Concurrency: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs, err := e.Claim(t.Context(), haulier.ClaimRequest{Session: s.ID, N: 1})
+	if err != nil || len(jobs) != 1 || jobs[0].Hooked != 0 {
+		t.Errorf("claimed %+v, %v", jobs, err)
+	}
+	if n := len(r.told("/no")); n != 1 {
+		t.Errorf("it was called %d times", n)
+	}
+}

@@ -154,6 +154,10 @@ func (e *Engine) before(ctx context.Context, r *haulier.EnqueueRequest) (*asked,
 	if err := checkRequest(r); err != nil {
 		return refused(err)
 	}
+	gates := e.gates(r.Jobs)
+	if len(gates) == 0 {
+		return nil, haulier.EnqueueResult{}
+	}
 	now, err := e.now(ctx)
 	if err != nil {
 		return refused(err)
@@ -180,7 +184,6 @@ func (e *Engine) before(ctx context.Context, r *haulier.EnqueueRequest) (*asked,
 			return refused(inJob(i, err))
 		}
 	}
-	gates := e.gates(r.Jobs)
 	for i := range gates {
 		if err := h.ask(ctx, &gates[i]); err != nil {
 			return refused(err)
@@ -278,6 +281,9 @@ func (h *hearing) settle(r *haulier.EnqueueRequest) *asked {
 
 // after tells the hooks of the jobs that were added; those that were there before are not among them.
 func (a *asked) after(ctx context.Context, r *haulier.EnqueueRequest, done *haulier.EnqueueResult) error {
+	if a == nil {
+		return nil
+	}
 	jobs := make([]*haulier.Spec, 0, len(r.Jobs))
 	for i := range r.Jobs {
 		if !slices.Contains(done.Existing, i) {
@@ -306,8 +312,11 @@ func (a *asked) after(ctx context.Context, r *haulier.EnqueueRequest, done *haul
 
 // hookFailed is the error of a request whose hook failed: one to try again when the hook was not there or too slow.
 func hookFailed(name, when string, err error) error {
-	if errors.Is(err, haulier.ErrUnavailable) || errors.Is(err, context.Canceled) {
+	switch {
+	case errors.Is(err, haulier.ErrUnavailable):
 		return fmt.Errorf("hook %s, %s: %w", name, when, err)
+	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded): // who enqueues waits no longer
+		return fmt.Errorf("hook %s, %s: %w: %w", name, when, haulier.ErrUnavailable, err)
 	}
 	return fmt.Errorf("%w: hook %s, %s: %w", haulier.ErrRefused, name, when, err)
 }

@@ -183,6 +183,10 @@ func hookFails(t *testing.T, h *Harness) {
 			jobs[0].Tenant = "other"
 			return nil, nil
 		}, haulier.ErrRefused, "tenant"},
+		{func(ctx context.Context, _ []*haulier.Spec) ([]haulier.Verdict, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}, haulier.ErrUnavailable, "longer than 10s"},
 		{func(ctx context.Context, jobs []*haulier.Spec) ([]haulier.Verdict, error) {
 			<-ctx.Done()
 			timer := time.NewTimer(time.Second) // it does not heed its context at once
