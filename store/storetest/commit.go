@@ -51,7 +51,7 @@ func fullJob(f *fixture) haulier.Job {
 				Ref: "r", Needs: []haulier.Need{{Job: haulier.NewID(f.now), Ref: "a", On: haulier.OnFinished}}, Holds: []string{"h"},
 				YieldsTo: []haulier.Yield{{Key: "y", Below: 3, For: haulier.Duration(time.Minute)}},
 				Unique:   &haulier.Unique{Key: "u", Fields: []string{"f"}, Scope: haulier.UniquePeriod, For: 7, Duplicate: haulier.DuplicateReject},
-				Collapse: "c", Limits: []string{"l"}, Then: "t", Signal: "s", Windows: []string{"w"}, Force: true, Chain: true, Batch: haulier.ID{9},
+				Collapse: "c", Limits: []string{"l"}, Then: "t", Signal: "s", Windows: []string{"w"}, Force: true, Chain: true, Batch: haulier.ID{9}, Notify: []haulier.Notify{{URL: "http://n", On: haulier.OnFailed, Secret: "k"}},
 			},
 		},
 		Status: haulier.Status{
