@@ -160,6 +160,9 @@ func (w *tangle) add(ctx context.Context) {
 
 func (w *tangle) flow(i int) *haulier.Flow {
 	f := &haulier.Flow{Ref: fmt.Sprint(i)}
+	if n := len(w.all) + i; n%3 == 0 {
+		f.Notify = []haulier.Notify{{URL: "http://a/", On: []haulier.Condition{"", haulier.OnSucceeded, haulier.OnFailed}[n/3%3]}, {URL: "http://b/"}}
+	}
 	conditions := []haulier.Condition{"", haulier.OnSucceeded, haulier.OnSucceeded, haulier.OnFailed, haulier.OnFinished}
 	named := map[string]bool{}
 	for range w.rng.IntN(3) {
@@ -322,6 +325,33 @@ func (w *tangle) check() {
 		}
 	}
 	w.checkLocks(all, held)
+	w.checkNotified(all)
+}
+
+// checkNotified counts the ends of jobs that are to be told of, and the deliveries: neither is there without the other.
+func (w *tangle) checkNotified(all map[haulier.ID]*haulier.Job) {
+	told := map[string]int{}
+	for _, j := range all {
+		if j.Task.HTTP != nil {
+			told[j.Parent.String()+j.Task.HTTP.URL]++
+		}
+	}
+	for _, j := range all {
+		if j.Flow == nil || j.HistoryCut > 0 {
+			continue
+		}
+		for _, n := range j.Notify {
+			ends := 0
+			for _, c := range j.History {
+				if c.State.Terminal() && (n.On == "" || n.On.Met(c.State)) {
+					ends++
+				}
+			}
+			if got := told[j.ID.String()+n.URL]; got != ends {
+				w.t.Errorf("job %v ended %d times for %q, and %d deliveries were made: %+v", j.ID, ends, n.On, got, j.History)
+			}
+		}
+	}
 }
 
 func (w *tangle) checkLocks(all map[haulier.ID]*haulier.Job, held map[string]int) {
@@ -408,7 +438,7 @@ func (w *tangle) settle() {
 	}
 	all := w.jobs()
 	for _, j := range all {
-		if j.State.Terminal() {
+		if j.State.Terminal() || j.Task.HTTP != nil { // nobody here delivers
 			continue
 		}
 		w.t.Errorf("job %v is %v at the end: %s; %+v %+v", j.ID, j.State, j.Reason, j.Flow, j.Standing)
