@@ -141,7 +141,10 @@ func (w *tangle) add(ctx context.Context) {
 	specs := make([]haulier.Spec, 1+w.rng.IntN(5))
 	for i := range specs {
 		specs[i] = haulier.Spec{Type: string("ab"[w.rng.IntN(2)]), MaxAttempts: 1 + w.rng.IntN(3), Priority: w.rng.IntN(3), Flow: w.flow(i)}
-		if w.rng.IntN(8) == 0 && specs[i].Flow != nil && len(specs[i].Holds)+len(specs[i].YieldsTo)+len(specs[i].Limits) == 0 {
+		if n := len(w.all) + i; n%3 == 0 {
+			specs[i].Notify = []haulier.Notify{{URL: "http://a/", On: []haulier.Condition{"", haulier.OnSucceeded, haulier.OnFailed}[n/3%3]}, {URL: "http://b/"}}
+		}
+		if w.rng.IntN(8) == 0 && len(specs[i].Holds)+len(specs[i].YieldsTo)+len(specs[i].Limits) == 0 {
 			specs[i].Task.None = &haulier.NoTask{}
 		}
 		if w.rng.IntN(6) == 0 {
@@ -160,9 +163,6 @@ func (w *tangle) add(ctx context.Context) {
 
 func (w *tangle) flow(i int) *haulier.Flow {
 	f := &haulier.Flow{Ref: fmt.Sprint(i)}
-	if n := len(w.all) + i; n%3 == 0 {
-		f.Notify = []haulier.Notify{{URL: "http://a/", On: []haulier.Condition{"", haulier.OnSucceeded, haulier.OnFailed}[n/3%3]}, {URL: "http://b/"}}
-	}
 	conditions := []haulier.Condition{"", haulier.OnSucceeded, haulier.OnSucceeded, haulier.OnFailed, haulier.OnFinished}
 	named := map[string]bool{}
 	for range w.rng.IntN(3) {
