@@ -84,7 +84,7 @@ func TestBackoffJitterIsStableAndBounded(t *testing.T) {
 }
 
 func TestBackoffSpreadsJobs(t *testing.T) {
-	var b haulier.Backoff
+	var b *haulier.Backoff // nothing said
 	const n = 1000
 	var buckets [5]int
 	for range n {

@@ -28,7 +28,7 @@ func TestRandomHistories(t *testing.T) {
 		spec := haulier.Spec{
 			ID: haulier.NewID(noon), MaxAttempts: rapid.IntRange(1, 6).Draw(t, "max attempts"),
 			Retention: haulier.Duration(rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(t, "retention")),
-			Backoff:   haulier.Backoff{Constant: haulier.Duration(rapid.SampledFrom([]time.Duration{0, 1, time.Minute}).Draw(t, "backoff"))},
+			Backoff:   &haulier.Backoff{Constant: haulier.Duration(rapid.SampledFrom([]time.Duration{0, 1, time.Minute}).Draw(t, "backoff"))},
 		}
 		if rapid.Bool().Draw(t, "deadline") {
 			spec.RetryUntil = noon.Add(time.Duration(rapid.IntRange(0, 600).Draw(t, "retry until")) * time.Second)

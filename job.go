@@ -74,7 +74,7 @@ type Spec struct {
 	// RunAt is the earliest start; zero: at once. After the enqueue Status.RunAt counts.
 	RunAt       time.Time         `json:"-"`
 	MaxAttempts int               `json:"max_attempts"`
-	Backoff     Backoff           `json:"backoff"`
+	Backoff     *Backoff          `json:"backoff,omitempty"`    // nil: exponential with its defaults
 	RetryUntil  time.Time         `json:"retry_until,omitzero"` // no further attempt starts after it
 	Timeout     Duration          `json:"timeout,omitzero"`     // of one attempt; zero: none
 	Labels      map[string]string `json:"labels,omitempty"`
@@ -164,6 +164,8 @@ type HTTPTask struct {
 type Status struct {
 	Rev   uint64 `json:"rev"`
 	State State  `json:"state"`
+	// Cancelling is set from the request to cancel a claimed or running job until its worker acknowledges it.
+	Cancelling bool `json:"cancelling,omitempty"`
 	// RunAt is when a scheduled job becomes pending; of a pending job, since when it is.
 	RunAt time.Time `json:"run_at,omitzero"`
 	// Attempt numbers the claims, from 1. With Session it fences every write.
@@ -174,10 +176,8 @@ type Status struct {
 	// Crashes counts the attempts in a row in which the job ran when its worker was lost.
 	Crashes int `json:"crashes,omitempty"`
 	// Session owns a claimed or running job; Worker is that session's name, kept after the end.
-	Session ID     `json:"session,omitzero"`
-	Worker  string `json:"worker,omitempty"`
-	// Cancelling is set from the request to cancel a claimed or running job until its worker acknowledges it.
-	Cancelling bool      `json:"cancelling,omitempty"`
+	Session    ID        `json:"session,omitzero"`
+	Worker     string    `json:"worker,omitempty"`
 	Percent    float64   `json:"percent,omitempty"` // progress of this attempt, 0 to 100
 	Step       string    `json:"step,omitempty"`    // what it is doing, in the job's own words
 	Outcome    Outcome   `json:"outcome,omitempty"` // of the newest attempt that ended

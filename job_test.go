@@ -24,7 +24,7 @@ func fullJob() haulier.Job {
 		Spec: haulier.Spec{
 			ID: id, Tenant: "t", Queue: "q", Type: "mail", Priority: 3, CreatedAt: noon, MaxAttempts: 4,
 			Task:    haulier.Task{Exec: &haulier.ExecTask{Argv: []string{"ls", "-l"}, Shell: true, Env: map[string]string{"A": "b"}, Dir: "/", Grace: 5}},
-			Backoff: haulier.Backoff{List: []haulier.Duration{haulier.Duration(time.Second)}}, RetryUntil: noon.Add(time.Hour),
+			Backoff: &haulier.Backoff{List: []haulier.Duration{haulier.Duration(time.Second)}}, RetryUntil: noon.Add(time.Hour),
 			Timeout: haulier.Duration(90 * time.Second), Labels: map[string]string{"k": "v"}, Retention: haulier.Duration(time.Hour),
 			Group: "g", Parent: session, Blob: "sha",
 		},

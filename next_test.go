@@ -20,7 +20,7 @@ var (
 // in is a job that stands in a state, in its second attempt where it has one.
 func in(s haulier.State) *haulier.Job {
 	j := &haulier.Job{
-		Spec:   haulier.Spec{ID: haulier.NewID(noon), MaxAttempts: 5, Backoff: haulier.Backoff{Constant: haulier.Duration(time.Minute)}},
+		Spec:   haulier.Spec{ID: haulier.NewID(noon), MaxAttempts: 5, Backoff: &haulier.Backoff{Constant: haulier.Duration(time.Minute)}},
 		Status: haulier.Status{Rev: 7, State: s, Attempt: 2, UpdatedAt: noon, History: []haulier.Change{{At: noon, State: haulier.Pending}}},
 	}
 	switch {

@@ -109,7 +109,7 @@ type Template struct {
 	PayloadBytes []byte            `json:"payload_bytes,omitempty" doc:"instead of payload: any bytes, as base64"`
 	Priority     int               `json:"priority,omitempty" doc:"from -10 to 10, higher first"`
 	MaxAttempts  int               `json:"max_attempts,omitempty" doc:"10 unless said"`
-	Backoff      Backoff           `json:"backoff,omitzero" doc:"the wait between attempts: exponential with jitter unless said"`
+	Backoff      *Backoff          `json:"backoff,omitzero" doc:"the wait between attempts: exponential with jitter unless said"`
 	RetryFor     Duration          `json:"retry_for,omitzero" doc:"no further attempt starts after this has passed"`
 	Timeout      Duration          `json:"timeout,omitzero" doc:"of one attempt; none unless said"`
 	Labels       map[string]string `json:"labels,omitempty"`

@@ -356,11 +356,17 @@ func (s *Spec) First(now time.Time, by string) Status {
 	return st
 }
 
+// exponential is what holds where nothing is said.
+var exponential Backoff
+
 // Delay is the wait before the attempt that follows try number tries (from 1).
 // The jitter is drawn from the job's id and tries, so that the same job always
 // gets the same delay: between half of the exponential step and the whole.
-func (b Backoff) Delay(tries int, id ID) time.Duration {
+func (b *Backoff) Delay(tries int, id ID) time.Duration {
 	tries = max(tries, 1)
+	if b == nil {
+		b = &exponential
+	}
 	switch {
 	case len(b.List) > 0:
 		return time.Duration(b.List[min(tries, len(b.List))-1])

@@ -104,7 +104,7 @@ func (l *load) spec(dice *rand.Rand) haulier.Spec {
 		spec = haulier.Spec{Type: "errand", Payload: payload}
 	}
 	spec.MaxAttempts = attempts
-	spec.Backoff.Constant = haulier.Duration(50 * time.Millisecond)
+	spec.Backoff = &haulier.Backoff{Constant: haulier.Duration(50 * time.Millisecond)}
 	spec.Priority = dice.IntN(3) - 1
 	return spec
 }

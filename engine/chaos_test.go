@@ -159,7 +159,7 @@ func (w *world) enqueue(ctx context.Context) {
 	jobs := make([]haulier.Spec, 1+w.rng.IntN(3))
 	for i := range jobs {
 		jobs[i] = haulier.Spec{Type: "t", Priority: w.rng.IntN(3), MaxAttempts: 3, Queue: fmt.Sprint("q", w.rng.IntN(3)),
-			Backoff: haulier.Backoff{Constant: haulier.Duration(w.rng.IntN(3)) * haulier.Duration(time.Second)}}
+			Backoff: &haulier.Backoff{Constant: haulier.Duration(w.rng.IntN(3)) * haulier.Duration(time.Second)}}
 		if w.rng.IntN(4) == 0 {
 			jobs[i].RunAt = time.Now().Add(time.Duration(w.rng.IntN(10)) * time.Second)
 		}

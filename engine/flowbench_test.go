@@ -80,6 +80,28 @@ func work(b *testing.B, e *engine.Engine, session haulier.ID, n, want int) {
 	}
 }
 
+// BenchmarkDrain runs plain jobs: what their queue could do besides must cost them nothing.
+func BenchmarkDrain(b *testing.B) {
+	const n = 100_000
+	onStores(b, func(b *testing.B, open func() haulier.Store) {
+		b.ReportAllocs()
+		for b.Loop() {
+			b.StopTimer()
+			e, s := bench(b, open())
+			for range n / 1000 {
+				specs := make([]haulier.Spec, 1000)
+				for i := range specs {
+					specs[i] = haulier.Spec{Type: "work", Payload: []byte(`{"n":1}`)}
+				}
+				enqueue(b, e, specs)
+			}
+			b.StartTimer()
+			work(b, e, s, 100, n)
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/job")
+	})
+}
+
 // BenchmarkWaitersAtOneKey runs jobs that wait for one another at one key; what one costs must not grow with their number.
 func BenchmarkWaitersAtOneKey(b *testing.B) {
 	for _, n := range []int{1000, 10_000} {

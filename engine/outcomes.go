@@ -37,7 +37,22 @@ type ending struct {
 
 func endingOf(j *haulier.Job) ending { return ending{j.Tenant, j.Queue, j.Type, j.Outcome} }
 
-func (o *outcomes) add(all []ending) {
+// endings are attempts that ended alike.
+type endings struct {
+	ending
+	n int64
+}
+
+// another adds an ending to those of a commit, which are mostly alike.
+func another(all []endings, x ending) []endings {
+	if k := len(all) - 1; k >= 0 && all[k].ending == x {
+		all[k].n++
+		return all
+	}
+	return append(all, endings{x, 1})
+}
+
+func (o *outcomes) add(all []endings) {
 	if len(all) == 0 {
 		return
 	}
@@ -47,7 +62,7 @@ func (o *outcomes) add(all []ending) {
 		o.more = map[ending]int64{}
 	}
 	for i := range all {
-		o.more[all[i]]++
+		o.more[all[i].ending] += all[i].n
 	}
 }
 

@@ -75,7 +75,7 @@ type output struct {
 
 // output finds or makes the output that a report belongs to, and locks it.
 func (r *reporting) output(ctx context.Context, j *haulier.Job, rep *haulier.Report) (*output, error) {
-	ref := haulier.Ref{Job: j.ID, Attempt: j.Attempt}
+	ref := rep.Ref
 	t := r.e.outputs
 	t.mu.Lock()
 	o := t.live[ref]

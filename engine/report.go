@@ -87,7 +87,7 @@ type reporting struct {
 	now     time.Time
 	batch   haulier.Batch
 	grown   []*output // outputs to be settled after the commit
-	ended   []ending  // attempts, to be counted after the commit
+	ended   []endings // attempts, to be counted after the commit
 	tx      *flow.Tx  // of jobs whose change means something for others; nil: none yet
 	puts    blobPuts
 }
@@ -108,6 +108,7 @@ func (e *Engine) reportOnce(ctx context.Context, s *session, reports []haulier.R
 		return err
 	}
 	r := &reporting{e: e, session: s, now: now, puts: blobPuts{e: e}}
+	r.batch.Update = make([]haulier.JobUpdate, 0, len(groups))
 	defer r.settle()
 	for k, g := range groups {
 		if err := r.job(ctx, jobs[k], reports, g, errs); err != nil {
@@ -173,7 +174,7 @@ func (r *reporting) job(ctx context.Context, j *haulier.Job, reports []haulier.R
 		}
 		if len(rep.Log) > 0 || rep.Kind == haulier.ReportFinish {
 			var err error
-			if errs[i], err = log.add(ctx, r, &cur, rep); err != nil {
+			if errs[i], err = log.add(ctx, r, j, rep); err != nil {
 				return err
 			} else if errs[i] != nil {
 				continue
@@ -185,7 +186,7 @@ func (r *reporting) job(ctx context.Context, j *haulier.Job, reports []haulier.R
 			}
 			errs[i] = err
 		} else if rep.Kind == haulier.ReportFinish {
-			r.ended = append(r.ended, endingOf(&cur))
+			r.ended = another(r.ended, endingOf(&cur))
 		}
 	}
 	switch {
@@ -207,12 +208,12 @@ type written struct {
 }
 
 // add takes the output of a report. refused is about the report, err about the call.
-func (w *written) add(ctx context.Context, r *reporting, cur *haulier.Job, rep *haulier.Report) (refused, err error) {
+func (w *written) add(ctx context.Context, r *reporting, j *haulier.Job, rep *haulier.Report) (refused, err error) {
 	if w.out == nil {
-		if w.out, err = r.output(ctx, cur, rep); err != nil {
+		if w.out, err = r.output(ctx, j, rep); err != nil {
 			return nil, err
 		}
-		if w.links, err = r.chain(ctx, cur, rep.Attempt); err != nil {
+		if w.links, err = r.chain(ctx, j, rep.Attempt); err != nil {
 			return nil, err
 		}
 	}

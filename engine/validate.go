@@ -42,7 +42,7 @@ func complete(s *haulier.Spec, now time.Time) error {
 	}
 	return first(
 		func() error { return checkPolicies(s, now) },
-		func() error { return checkBackoff(&s.Backoff) },
+		func() error { return checkBackoff(s.Backoff) },
 		func() error { return checkLabels(s) },
 		func() error { return checkPayload(s) },
 		func() error { return checkTask(s) },
@@ -96,6 +96,9 @@ func checkPolicies(s *haulier.Spec, now time.Time) error {
 }
 
 func checkBackoff(b *haulier.Backoff) error {
+	if b == nil {
+		return nil
+	}
 	if len(b.List) > haulier.MaxBackoffList {
 		return field("backoff.list", fmt.Sprintf("has %d entries: at most %d", len(b.List), haulier.MaxBackoffList))
 	}

@@ -41,7 +41,7 @@ type jobBody struct {
 	RunAt        time.Time         `json:"run_at,omitzero" doc:"not before this time"`
 	Delay        haulier.Duration  `json:"delay,omitzero" doc:"instead of run_at: not before this has passed"`
 	MaxAttempts  int               `json:"max_attempts,omitempty" doc:"10 unless said"`
-	Backoff      haulier.Backoff   `json:"backoff,omitzero" doc:"the wait between attempts: exponential with jitter unless said"`
+	Backoff      *haulier.Backoff  `json:"backoff,omitzero" doc:"the wait between attempts: exponential with jitter unless said"`
 	RetryUntil   time.Time         `json:"retry_until,omitzero" doc:"no further attempt starts after this time"`
 	RetryFor     haulier.Duration  `json:"retry_for,omitzero" doc:"instead of retry_until: no further attempt starts after this has passed"`
 	Timeout      haulier.Duration  `json:"timeout,omitzero" doc:"of one attempt; none unless said"`

@@ -18,7 +18,7 @@ func sampleSpec() haulier.Spec {
 		ID: haulier.NewID(now), Tenant: "default", Queue: "mail", Type: "send", Payload: bytes.Repeat([]byte("x"), 100),
 		CreatedAt: now, MaxAttempts: 10, Labels: map[string]string{"customer": "17"}, Group: "g",
 		Task:    haulier.Task{Exec: &haulier.ExecTask{Argv: []string{"echo", "hi"}, Env: map[string]string{"A": "b"}}},
-		Backoff: haulier.Backoff{List: []haulier.Duration{1, 2}},
+		Backoff: &haulier.Backoff{List: []haulier.Duration{1, 2}},
 		Flow: &haulier.Flow{
 			Ref: "r", Needs: []haulier.Need{{Job: haulier.NewID(now), On: haulier.OnFailed}, {Ref: "q"}}, Holds: []string{"k"},
 			YieldsTo: []haulier.Yield{{Key: "k", Below: 2, For: 3}}, Unique: &haulier.Unique{Key: "u", Fields: []string{"a"}, Scope: haulier.UniquePeriod, For: 5},

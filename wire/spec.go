@@ -46,7 +46,7 @@ func AppendSpec(b []byte, s *haulier.Spec) []byte {
 	b = putTime(b, specCreatedAt, s.CreatedAt)
 	b = putTime(b, specRunAt, s.RunAt)
 	b = putInt(b, specMaxAttempts, s.MaxAttempts)
-	b = appendBackoff(b, &s.Backoff)
+	b = appendBackoff(b, s.Backoff)
 	b = putTime(b, specRetryUntil, s.RetryUntil)
 	b = putInt(b, specTimeout, s.Timeout)
 	b = putMap(b, specLabel, s.Labels)
@@ -96,7 +96,7 @@ func parseSpec(b []byte, s *haulier.Spec) error {
 		case specMaxAttempts:
 			s.MaxAttempts = f.int()
 		case specBackoff:
-			f.backoff(&s.Backoff)
+			s.Backoff = f.backoff()
 		case specRetryUntil:
 			s.RetryUntil = f.time()
 		case specTimeout:
@@ -182,7 +182,7 @@ func (f *fields) http() *haulier.HTTPTask {
 }
 
 func appendBackoff(b []byte, o *haulier.Backoff) []byte {
-	if o.Constant == 0 && len(o.List) == 0 && o.Base == 0 && o.Max == 0 && !o.NoJitter {
+	if o == nil || o.Constant == 0 && len(o.List) == 0 && o.Base == 0 && o.Max == 0 && !o.NoJitter {
 		return b
 	}
 	b, mark := open(b, specBackoff)
@@ -196,7 +196,8 @@ func appendBackoff(b []byte, o *haulier.Backoff) []byte {
 	return shut(b, mark)
 }
 
-func (f *fields) backoff(o *haulier.Backoff) {
+func (f *fields) backoff() *haulier.Backoff {
+	o := &haulier.Backoff{}
 	e := fields{rest: f.bytes()}
 	for e.next() {
 		switch e.num {
@@ -213,4 +214,5 @@ func (f *fields) backoff(o *haulier.Backoff) {
 		}
 	}
 	f.take(e.bad)
+	return o
 }

@@ -218,7 +218,7 @@ func TestCommands(t *testing.T) {
 	})
 	t.Run("exit codes choose the outcome", func(t *testing.T) {
 		once := sh(`exit $((HAULIER_ATTEMPT == 1 ? 75 : 0))`)
-		once.Backoff.Constant = haulier.Duration(time.Millisecond)
+		once.Backoff = &haulier.Backoff{Constant: haulier.Duration(time.Millisecond)}
 		one := sh("exit 3")
 		one.MaxAttempts = 1
 		missing := haulier.Spec{Type: "sh", Task: haulier.Task{Exec: &haulier.ExecTask{Argv: []string{"no-such-program"}}}}

@@ -91,7 +91,7 @@ func TestFields(t *testing.T) {
 		"build": {
 			Task:    haulier.Task{Exec: &haulier.ExecTask{Argv: []string{"make"}, Shell: true, Env: env("build", "CGO_ENABLED", "0")}},
 			Payload: []byte("event"), Priority: 3, MaxAttempts: 3, Timeout: haulier.Duration(20 * time.Minute),
-			Backoff: haulier.Backoff{List: []haulier.Duration{haulier.Duration(5 * time.Second), haulier.Duration(time.Minute)}},
+			Backoff: &haulier.Backoff{List: []haulier.Duration{haulier.Duration(5 * time.Second), haulier.Duration(time.Minute)}},
 			Labels:  map[string]string{"job": "build", "team": "core"},
 			Flow:    &haulier.Flow{Holds: []string{"release.build"}, YieldsTo: self("release.build")},
 		},
@@ -104,7 +104,7 @@ func TestFields(t *testing.T) {
 		},
 		"package": {
 			Task:        haulier.Task{Exec: &haulier.ExecTask{Argv: []string{"echo ${{ x"}, Shell: true, Dir: "/srv", Grace: haulier.Duration(30 * time.Second), Env: env("package")}},
-			MaxAttempts: 1, Backoff: haulier.Backoff{Base: haulier.Duration(time.Second), Max: haulier.Duration(time.Minute), NoJitter: true},
+			MaxAttempts: 1, Backoff: &haulier.Backoff{Base: haulier.Duration(time.Second), Max: haulier.Duration(time.Minute), NoJitter: true},
 			Labels: map[string]string{"job": "package"},
 			Flow:   &haulier.Flow{Holds: []string{"release.package"}, YieldsTo: []haulier.Yield{{Key: "release.publish"}, {Key: "other.job"}}},
 		},

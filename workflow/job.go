@@ -21,7 +21,7 @@ type job struct {
 	payload     *text
 	env, labels []named
 	maxAttempts int
-	backoff     haulier.Backoff
+	backoff     *haulier.Backoff
 	timeout     haulier.Duration
 	priority    int
 
@@ -170,7 +170,8 @@ func (r *reader) env(n *yaml.Node, j *job) (out []named) {
 }
 
 // backoff is one delay, a list of them by attempt, or a mapping with base and max.
-func (r *reader) backoff(n *yaml.Node) (b haulier.Backoff) {
+func (r *reader) backoff(n *yaml.Node) *haulier.Backoff {
+	b := &haulier.Backoff{}
 	switch n.Kind {
 	case yaml.SequenceNode:
 		all := r.list(n, "backoff")

@@ -78,20 +78,20 @@ func (f *specFlags) spec(s *settings, now time.Time) (haulier.Spec, error) {
 }
 
 // parseBackoff reads one time or a list of them.
-func parseBackoff(s string) (haulier.Backoff, error) {
-	var b haulier.Backoff
+func parseBackoff(s string) (*haulier.Backoff, error) {
 	if s == "" {
-		return b, nil
+		return nil, nil
 	}
+	b := &haulier.Backoff{}
 	for item := range strings.SplitSeq(s, ",") {
 		d, err := time.ParseDuration(strings.TrimSpace(item))
 		if err != nil || d < 0 {
-			return b, usagef("--backoff: %q is no time, as in 10s or 1s,10s,1m", item)
+			return nil, usagef("--backoff: %q is no time, as in 10s or 1s,10s,1m", item)
 		}
 		b.List = append(b.List, haulier.Duration(d))
 	}
 	if len(b.List) == 1 && b.List[0] > 0 {
-		return haulier.Backoff{Constant: b.List[0]}, nil
+		return &haulier.Backoff{Constant: b.List[0]}, nil
 	}
 	return b, nil
 }

@@ -39,7 +39,7 @@ var attempts = []behaviour{
 	{"an error runs again after the back-off until the attempts are used up", func(t *testing.T, h *Harness) {
 		id := h.add(func(s *haulier.Spec) {
 			s.MaxAttempts = 3
-			s.Backoff = haulier.Backoff{List: []haulier.Duration{haulier.Duration(time.Minute), haulier.Duration(time.Hour)}}
+			s.Backoff = &haulier.Backoff{List: []haulier.Duration{haulier.Duration(time.Minute), haulier.Duration(time.Hour)}}
 		})
 		s := h.open(nil)
 		for _, wait := range []time.Duration{time.Minute, time.Hour} {
@@ -74,7 +74,7 @@ var attempts = []behaviour{
 	{"no attempt starts after the retry deadline", func(t *testing.T, h *Harness) {
 		id := h.add(func(s *haulier.Spec) {
 			s.RetryUntil = time.Now().Add(time.Minute)
-			s.Backoff = haulier.Backoff{Constant: haulier.Duration(2 * time.Minute)}
+			s.Backoff = &haulier.Backoff{Constant: haulier.Duration(2 * time.Minute)}
 		})
 		s := h.open(nil)
 		h.finish(s, h.claimOne(s), haulier.OutcomeError)

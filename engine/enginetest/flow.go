@@ -434,7 +434,7 @@ func follows(_ *testing.T, h *Harness) {
 func chains(t *testing.T, h *Harness) {
 	s := h.open(patient)
 	text := "hello\nJ: mail|{\"to\":1}\nJ: no job\nnot J: mail|x\nJ: mail|a|b\r\nJ: a/b|x\n J: mail|x\nJ: last|no newline"
-	spec := haulier.Spec{Type: "work", Queue: "default", Group: "g", Priority: 3, Backoff: haulier.Backoff{Constant: haulier.Duration(time.Second)}, Flow: &haulier.Flow{Chain: true}}
+	spec := haulier.Spec{Type: "work", Queue: "default", Group: "g", Priority: 3, Backoff: &haulier.Backoff{Constant: haulier.Duration(time.Second)}, Flow: &haulier.Flow{Chain: true}}
 	id := h.enqueue(spec)[0]
 	for attempt := 1; attempt <= 2; attempt++ {
 		j := h.claimOne(s)

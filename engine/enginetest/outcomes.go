@@ -20,7 +20,9 @@ func countsOutcomes(t *testing.T, h *Harness) {
 	}
 	for typ, all := range ends {
 		for _, o := range all {
-			h.add(func(s *haulier.Spec) { s.Type, s.Backoff = typ, haulier.Backoff{Constant: haulier.Duration(time.Hour)} })
+			h.add(func(s *haulier.Spec) {
+				s.Type, s.Backoff = typ, &haulier.Backoff{Constant: haulier.Duration(time.Hour)}
+			})
 			h.finish(s, h.claimOne(s), o)
 		}
 	}

@@ -67,7 +67,7 @@ func (t *Tx) notify(j *haulier.Job) {
 		s := haulier.Spec{
 			ID: haulier.NewID(t.now), Tenant: j.Tenant, Queue: haulier.DeliveryQueue, Type: haulier.DeliveryType, Payload: body, Priority: j.Priority, CreatedAt: t.now,
 			Task:        haulier.Task{HTTP: &haulier.HTTPTask{URL: n.URL, Secret: n.Secret}},
-			MaxAttempts: len(deliveries) + 1, Backoff: haulier.Backoff{List: deliveries}, Timeout: haulier.Duration(deliveryTimeout), Parent: j.ID,
+			MaxAttempts: len(deliveries) + 1, Backoff: &haulier.Backoff{List: deliveries}, Timeout: haulier.Duration(deliveryTimeout), Parent: j.ID,
 		}
 		t.insert(haulier.Job{Spec: s, Status: s.First(t.now, "job "+j.ID.String())})
 		t.left--

@@ -42,7 +42,7 @@ func fullJob(f *fixture) haulier.Job {
 				Dir: "/tmp", Grace: haulier.Duration(1500 * time.Millisecond),
 			}},
 			Payload: []byte{0, 1, 0xff, '{'}, Blob: "sha256", CreatedAt: f.now, RunAt: f.at(time.Hour + time.Microsecond), MaxAttempts: 7,
-			Backoff: haulier.Backoff{
+			Backoff: &haulier.Backoff{
 				Constant: haulier.Duration(time.Second), List: []haulier.Duration{1, 2}, Base: 3, Max: 4, NoJitter: true,
 			},
 			RetryUntil: f.at(240 * time.Hour), Timeout: haulier.Duration(time.Minute), Labels: map[string]string{"k": "v", "empty": ""},
@@ -72,7 +72,7 @@ func fullJob(f *fixture) haulier.Job {
 func testRoundTrip(_ *testing.T, f *fixture) {
 	j := fullJob(f)
 	j.UpdatedAt = f.now
-	for _, part := range []any{j.Spec, j.Status, j.Backoff, *j.Task.Exec, *j.Flow, j.Needs[0], j.YieldsTo[0], *j.Unique, *j.Standing} {
+	for _, part := range []any{j.Spec, j.Status, *j.Backoff, *j.Task.Exec, *j.Flow, j.Needs[0], j.YieldsTo[0], *j.Unique, *j.Standing} {
 		v := reflect.ValueOf(part)
 		for i := range v.NumField() {
 			if v.Field(i).IsZero() {
