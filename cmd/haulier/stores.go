@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 	"maps"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"github.com/haulier/haulier"
 	"github.com/haulier/haulier/store/mem"
 	"github.com/haulier/haulier/store/pebble"
+	"github.com/haulier/haulier/store/redis"
 )
 
 // storeOptions are what the driver of a store may want to know.
@@ -17,32 +19,39 @@ type storeOptions struct {
 	Log        *slog.Logger
 }
 
-// stores are the drivers by the scheme of their URL. Each gets what follows the colon.
-var stores = map[string]func(rest string, o storeOptions) (haulier.Store, error){
+// stores are the drivers by the scheme of their URL. Each gets the whole of it.
+var stores = map[string]func(ctx context.Context, url string, o storeOptions) (haulier.Store, error){
 	"pebble": openPebble,
 	"mem":    openMem,
+	"redis":  openRedis,
+	"rediss": openRedis,
 }
 
 // openStore opens the store of the URL, such as pebble:/var/lib/haulier/store.
-func openStore(url string, o storeOptions) (haulier.Store, error) {
-	scheme, rest, ok := strings.Cut(url, ":")
+func openStore(ctx context.Context, url string, o storeOptions) (haulier.Store, error) {
+	scheme, _, ok := strings.Cut(url, ":")
 	open := stores[scheme]
 	if !ok || open == nil {
 		return nil, usagef("--store is %q: it begins with one of %s: and for pebble a folder follows, as in pebble:/var/lib/haulier/store",
 			url, strings.Join(slices.Sorted(maps.Keys(stores)), ":, "))
 	}
-	return open(rest, o)
-}
-
-var durabilities = map[string]pebble.Durability{"sync": pebble.Sync, "process": pebble.Process}
-
-func openPebble(dir string, o storeOptions) (haulier.Store, error) {
-	d, ok := durabilities[o.Durability]
-	if !ok {
+	if !slices.Contains(durabilities, o.Durability) {
 		return nil, usagef("--durability is %q: it is sync (survives power loss) or process (survives kill -9 only)", o.Durability)
 	}
+	return open(ctx, url, o)
+}
+
+// durabilities are the values of --durability. The first is what holds unless said.
+var durabilities = []string{"sync", "process"}
+
+func openPebble(_ context.Context, url string, o storeOptions) (haulier.Store, error) {
+	dir := strings.TrimPrefix(url, "pebble:")
 	if dir == "" {
 		return nil, usagef("--store pebble: lacks the folder, as in pebble:/var/lib/haulier/store")
+	}
+	d := pebble.Sync
+	if o.Durability == "process" {
+		d = pebble.Process
 	}
 	s, err := pebble.Open(dir, pebble.Options{Durability: d, Log: o.Log})
 	if err != nil {
@@ -52,4 +61,16 @@ func openPebble(dir string, o storeOptions) (haulier.Store, error) {
 }
 
 // openMem keeps all in memory, for a trial: nothing outlives the server.
-func openMem(string, storeOptions) (haulier.Store, error) { return mem.New(), nil }
+func openMem(context.Context, string, storeOptions) (haulier.Store, error) { return mem.New(), nil }
+
+func openRedis(ctx context.Context, url string, o storeOptions) (haulier.Store, error) {
+	d := redis.Sync
+	if o.Durability == "process" {
+		d = redis.Process
+	}
+	s, err := redis.Open(ctx, url, redis.Options{Durability: d, Log: o.Log})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}

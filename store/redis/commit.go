@@ -1,0 +1,213 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/haulier/haulier"
+)
+
+// Commit implements haulier.Store.
+func (s *Store) Commit(ctx context.Context, b *haulier.Batch) error {
+	if err := s.enter(); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	defer s.leave()
+	if len(b.Insert)+len(b.Update)+len(b.Delete)+len(b.Docs) == 0 {
+		return nil
+	}
+	if err := s.commit(ctx, b); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) commit(ctx context.Context, b *haulier.Batch) error {
+	c := s.feed.begin()
+	defer s.feed.end(c)
+	args, err := s.arguments(c.tag, b)
+	if err != nil {
+		return err
+	}
+	reply, err := s.write(ctx, b.Sync, args)
+	if err != nil {
+		return translate(ctx, err)
+	}
+	a := answer{items: reply}
+	if a.text() == "conflict" {
+		return fmt.Errorf("%s %s: %w: it is at revision %s", a.text(), a.text(), haulier.ErrConflict, a.text())
+	}
+	changes, err := changesOf(b, &a)
+	if err != nil || len(changes) == 0 {
+		return err
+	}
+	return s.feed.settle(ctx, c, changes)
+}
+
+// waitAOF is for how long a commit waits until it is on the disk, in milliseconds.
+const waitAOF = 10_000
+
+// write calls the commit's script and, where that is needed, waits for the disk on the same connection.
+func (s *Store) write(ctx context.Context, sync bool, args []string) ([]rueidis.RedisMessage, error) {
+	if !sync || !s.waitAOF {
+		return s.run(ctx, commitScript, args...).ToArray()
+	}
+	wait := func() rueidis.Completed {
+		return s.client.B().Waitaof().Numlocal(1).Numreplicas(0).Timeout(waitAOF).Build()
+	}
+	res := s.client.DoMulti(ctx, commitScript.bySum(s, args), wait())
+	if noScript(res[0].Error()) {
+		res = s.client.DoMulti(ctx, commitScript.whole(s, args), wait())
+	}
+	reply, err := res[0].ToArray()
+	if err != nil {
+		return nil, err
+	}
+	synced, err := res[1].AsIntSlice()
+	if err == nil && (len(synced) == 0 || synced[0] < 1) {
+		err = fmt.Errorf("%w: its disk has not taken what was written within %d seconds; it may be lost at power loss", haulier.ErrUnavailable, waitAOF/1000)
+	}
+	return reply, err
+}
+
+// arguments are those of the commit's script.
+func (s *Store) arguments(tag string, b *haulier.Batch) ([]string, error) {
+	args := make([]string, 0, 7+11*len(b.Insert)+8*len(b.Update)+2*len(b.Delete)+7*len(b.Docs))
+	check := "0"
+	if b.CheckIDs {
+		check = "1"
+	}
+	args = append(args, tag, s.floorText(), check,
+		strconv.Itoa(len(b.Insert)), strconv.Itoa(len(b.Update)), strconv.Itoa(len(b.Delete)), strconv.Itoa(len(b.Docs)))
+	for i := range b.Insert {
+		j := &b.Insert[i]
+		args = append(args, j.ID.String(), revText(j.Rev), j.State.String(), laneText(j.Lane()), strconv.Itoa(j.Priority), timeText(&j.Status),
+			sessionText(&j.Status), specText(&j.Spec), rueidis.BinaryString(j.Payload), statusText(&j.Status), rueidis.BinaryString(j.Result))
+	}
+	for i := range b.Update {
+		u := &b.Update[i]
+		args = append(args, u.Spec.ID.String(), revText(u.Expect), revText(u.Status.Rev), u.Status.State.String(), timeText(&u.Status),
+			sessionText(&u.Status), statusText(&u.Status), rueidis.BinaryString(u.Status.Result))
+	}
+	for _, d := range b.Delete {
+		args = append(args, d.ID.String(), revText(d.Expect))
+	}
+	var err error
+	for i := range b.Docs {
+		if args, err = appendDoc(args, &b.Docs[i]); err != nil {
+			return nil, err
+		}
+	}
+	return args, nil
+}
+
+func appendDoc(args []string, w *haulier.DocWrite) ([]string, error) {
+	expect, verb, session := revText(w.Expect), "write", ""
+	if w.Expect == haulier.AnyRev {
+		expect = "any"
+	}
+	if w.Value == nil {
+		verb = "remove"
+	}
+	if w.Kind == haulier.DocSession {
+		id, err := haulier.ParseID(w.Key)
+		if err != nil {
+			return nil, fmt.Errorf("document %s: %w", w.Kind, err)
+		}
+		session = id.String()
+	}
+	return append(args, string(w.Kind), w.Key, expect, verb, rueidis.BinaryString(w.Value), session, microText(w.Lease.Microseconds())), nil
+}
+
+func revText(rev uint64) string { return strconv.FormatUint(rev, 10) }
+
+// changesOf are what a batch has changed, given the script's reply behind its first word.
+func changesOf(b *haulier.Batch, a *answer) ([]haulier.JobChange, error) {
+	changes := make([]haulier.JobChange, 0, len(b.Insert)+len(b.Update)+len(b.Delete))
+	for i := range b.Insert {
+		spec := b.Insert[i].Spec
+		changes = append(changes, haulier.JobChange{Spec: &spec, Status: b.Insert[i].Status})
+	}
+	for i := range b.Update {
+		changes = append(changes, haulier.JobChange{Spec: b.Update[i].Spec, Before: a.state(), Status: b.Update[i].Status})
+	}
+	for range b.Delete {
+		before := a.state()
+		c, err := gone(before, a.text(), a.text())
+		if err != nil {
+			return nil, err
+		}
+		changes = append(changes, c)
+	}
+	return changes, a.bad
+}
+
+// Claim implements haulier.Store.
+func (s *Store) Claim(ctx context.Context, session haulier.ID, by string, takes []haulier.Take) ([]haulier.Job, error) {
+	if err := s.enter(); err != nil {
+		return nil, fmt.Errorf("claim: %w", err)
+	}
+	defer s.leave()
+	jobs, err := s.claim(ctx, session, by, takes)
+	if err != nil {
+		return nil, fmt.Errorf("claim: %w", err)
+	}
+	return jobs, nil
+}
+
+func (s *Store) claim(ctx context.Context, session haulier.ID, by string, takes []haulier.Take) ([]haulier.Job, error) {
+	c := s.feed.begin()
+	defer s.feed.end(c)
+	args := append(make([]string, 0, 4+2*len(takes)), c.tag, s.floorText(), session.String(), by)
+	for _, t := range takes {
+		args = append(args, bandText(t.Band), strconv.Itoa(max(t.N, 0)))
+	}
+	reply, err := s.run(ctx, claimScript, args...).ToArray()
+	if err != nil {
+		return nil, translate(ctx, err)
+	}
+	a := answer{items: reply}
+	if a.text() == "lost" {
+		return nil, lost(session)
+	}
+	now := a.text()
+	jobs := make([]haulier.Job, 0, len(a.items)/4)
+	changes := make([]haulier.JobChange, 0, len(a.items)/4)
+	for a.more() {
+		r := record{spec: a.text(), payload: a.text(), status: a.text(), result: a.text(), claim: now + " " + session.String() + " " + by}
+		j, err := r.job()
+		if err != nil {
+			return nil, err
+		}
+		jobs = append(jobs, *j)
+		changes = append(changes, haulier.JobChange{Spec: &j.Spec, Before: haulier.Pending, Status: j.Status})
+	}
+	if a.bad != nil || len(jobs) == 0 {
+		return nil, a.bad
+	}
+	return jobs, s.feed.settle(ctx, c, changes)
+}
+
+// Renew implements haulier.Store.
+func (s *Store) Renew(ctx context.Context, session haulier.ID, ttl time.Duration) error {
+	if err := s.enter(); err != nil {
+		return fmt.Errorf("renew: %w", err)
+	}
+	defer s.leave()
+	known, err := s.run(ctx, renewScript, s.floorText(), session.String(), microText(ttl.Microseconds())).AsInt64()
+	if err != nil {
+		return fmt.Errorf("renew: %w", translate(ctx, err))
+	}
+	if known == 0 {
+		return fmt.Errorf("renew: %w", lost(session))
+	}
+	return nil
+}
+
+func lost(session haulier.ID) error {
+	return fmt.Errorf("session %v: %w: there is no such session; open a new one", session, haulier.ErrLeaseLost)
+}

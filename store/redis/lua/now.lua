@@ -1,0 +1,2 @@
+-- The clock. ARGV: floor; returns microseconds.
+return plain(clock(ARGV[1]))

@@ -1,0 +1,180 @@
+package services
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// RedisServer is a redis-server of the tests' own, in a folder of its own on a port of its own.
+type RedisServer struct {
+	Dir  string
+	Addr string
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended
+	said bytes.Buffer  // its log; to be read after done
+}
+
+// URL of it, with what follows the question mark.
+func (r *RedisServer) URL(query string) string { return "redis://" + r.Addr + "/0?" + query }
+
+// Kill ends it as kill -9 does, and waits for that.
+func (r *RedisServer) Kill() {
+	_ = r.cmd.Process.Kill() // it may have ended
+	<-r.done
+}
+
+var sharedRedis struct {
+	once   sync.Once
+	server *RedisServer
+	err    error
+}
+
+// Redis is the server that all tests of the process share; each takes a prefix of its own. It keeps what it has in a file
+// that it does not sync. StopRedis ends it.
+func Redis(tb testing.TB) *RedisServer {
+	tb.Helper()
+	needRedis(tb)
+	s := &sharedRedis
+	s.once.Do(func() {
+		var dir string
+		if dir, s.err = os.MkdirTemp("", "haulier-redis-"); s.err == nil {
+			s.server, s.err = runRedis(dir, "--appendfsync", "no", "--save", "")
+		}
+	})
+	if s.err != nil {
+		tb.Fatal(s.err)
+	}
+	return s.server
+}
+
+// StopRedis ends the shared server, if there is one, and removes its folder.
+func StopRedis() {
+	if r := sharedRedis.server; r != nil {
+		r.Kill()
+		_ = os.RemoveAll(r.Dir) // of the system's temporary files
+	}
+}
+
+// StartRedis starts a server whose data live in dir, with further settings, and kills it at the end of the test.
+func StartRedis(tb testing.TB, dir string, settings ...string) *RedisServer {
+	tb.Helper()
+	needRedis(tb)
+	r, err := runRedis(dir, settings...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(r.Kill)
+	return r
+}
+
+// needRedis skips the test where there is no redis-server; in CI that is a failure.
+func needRedis(tb testing.TB) {
+	tb.Helper()
+	if _, err := exec.LookPath("redis-server"); err == nil {
+		return
+	}
+	const what = "redis-server is not installed; on Debian: apt-get install redis-server; on macOS: brew install redis"
+	if os.Getenv("CI") != "" {
+		tb.Fatal(what)
+	}
+	tb.Skip(what)
+}
+
+// runRedis starts a server and waits until it takes connections. Another may come first to the spare port: then it tries again.
+func runRedis(dir string, settings ...string) (r *RedisServer, err error) {
+	for range 5 {
+		if r, err = tryRedis(dir, settings); err == nil {
+			return r, nil
+		}
+	}
+	return nil, err
+}
+
+func tryRedis(dir string, settings []string) (*RedisServer, error) {
+	port, err := sparePort()
+	if err != nil {
+		return nil, err
+	}
+	r := &RedisServer{Dir: dir, Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), done: make(chan struct{})}
+	args := append([]string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--appendonly", "yes", "--daemonize", "no",
+		"--pidfile", filepath.Join(dir, "pid")}, settings...)
+	r.cmd = exec.Command("redis-server", args...)
+	r.cmd.Stdout, r.cmd.Stderr = &r.said, &r.said
+	dieWithParent(r.cmd)
+	started := make(chan error)
+	go func() {
+		// Linux ends the child together with the thread that has started it.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer close(r.done)
+		err := r.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = r.cmd.Wait() // it is killed in the end
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	if err := r.await(); err != nil {
+		r.Kill()
+		return nil, fmt.Errorf("start redis-server: %w\n%s", err, r.said.Bytes())
+	}
+	return r, nil
+}
+
+// await waits until the server answers.
+func (r *RedisServer) await() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if r.answers(ctx) {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-r.done:
+			return fmt.Errorf("it has ended")
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (r *RedisServer) answers(ctx context.Context) bool {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", r.Addr)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	reply := make([]byte, 5)
+	_ = conn.SetDeadline(time.Now().Add(time.Second))
+	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
+		return false
+	}
+	n, err := io.ReadFull(conn, reply)
+	return err == nil && string(reply[:n]) == "+PONG" // while it loads its data it answers otherwise
+}
+
+func sparePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
