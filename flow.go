@@ -217,6 +217,7 @@ type NeedResult struct {
 	Job    ID
 	State  State
 	Result []byte
+	Output string // the fileset that it left, as name@version; "": none
 }
 
 // needResultJSON is a NeedResult as JSON, with the result as the JSON that it is, or as base64.
@@ -226,11 +227,12 @@ type needResultJSON struct {
 	State       State           `json:"state"`
 	Result      json.RawMessage `json:"result,omitempty"`
 	ResultBytes []byte          `json:"result_bytes,omitempty"`
+	Output      string          `json:"output,omitempty"`
 }
 
 // MarshalJSON implements json.Marshaler.
 func (r NeedResult) MarshalJSON() ([]byte, error) {
-	v := needResultJSON{Ref: r.Ref, Job: r.Job, State: r.State}
+	v := needResultJSON{Ref: r.Ref, Job: r.Job, State: r.State, Output: r.Output}
 	v.Result, v.ResultBytes = splitJSON(r.Result)
 	return json.Marshal(v)
 }
@@ -241,7 +243,7 @@ func (r *NeedResult) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &v); err != nil {
 		return err
 	}
-	*r = NeedResult{Ref: v.Ref, Job: v.Job, State: v.State, Result: joinJSON(v.Result, v.ResultBytes)}
+	*r = NeedResult{Ref: v.Ref, Job: v.Job, State: v.State, Output: v.Output, Result: joinJSON(v.Result, v.ResultBytes)}
 	return nil
 }
 

@@ -81,6 +81,7 @@ type Spec struct {
 	Retention   Duration          `json:"retention,omitzero"` // how long it is kept when done; zero: by its end state
 	Group       string            `json:"group,omitempty"`    // name shared by jobs that were made together, as by map
 	Parent      ID                `json:"parent,omitzero"`    // job whose finish brought this one
+	*Files                        // what it finds in its working folder, and what stays of it; nil: nothing
 	*Flow                         // what it asks for beside its time; nil: nothing
 }
 
@@ -176,22 +177,23 @@ type Status struct {
 	// Crashes counts the attempts in a row in which the job ran when its worker was lost.
 	Crashes int `json:"crashes,omitempty"`
 	// Session owns a claimed or running job; Worker is that session's name, kept after the end.
-	Session    ID        `json:"session,omitzero"`
-	Worker     string    `json:"worker,omitempty"`
-	Percent    float64   `json:"percent,omitempty"` // progress of this attempt, 0 to 100
-	Step       string    `json:"step,omitempty"`    // what it is doing, in the job's own words
-	Outcome    Outcome   `json:"outcome,omitempty"` // of the newest attempt that ended
-	Code       int       `json:"code,omitempty"`    // exit code or status of that attempt
-	Error      string    `json:"error,omitempty"`   // why that attempt did not end ok
-	Reason     string    `json:"reason,omitempty"`  // why the job stands where it does, in words
-	Result     []byte    `json:"-"`                 // of the newest attempt; at most MaxResult
-	LogBlob    string    `json:"log_blob,omitempty"`
-	LogSize    int64     `json:"log_size,omitempty"` // bytes of output of the newest attempt
-	UpdatedAt  time.Time `json:"updated_at"`
-	StartedAt  time.Time `json:"started_at,omitzero"`  // of the newest attempt
-	FinishedAt time.Time `json:"finished_at,omitzero"` // when it became terminal
-	PurgeAt    time.Time `json:"purge_at,omitzero"`    // when a terminal job may be removed
-	History    []Change  `json:"history,omitempty"`
+	Session       ID        `json:"session,omitzero"`
+	Worker        string    `json:"worker,omitempty"`
+	Percent       float64   `json:"percent,omitempty"`        // progress of this attempt, 0 to 100
+	Step          string    `json:"step,omitempty"`           // what it is doing, in the job's own words
+	Outcome       Outcome   `json:"outcome,omitempty"`        // of the newest attempt that ended
+	Code          int       `json:"code,omitempty"`           // exit code or status of that attempt
+	Error         string    `json:"error,omitempty"`          // why that attempt did not end ok
+	Reason        string    `json:"reason,omitempty"`         // why the job stands where it does, in words
+	OutputVersion int       `json:"output_version,omitempty"` // of the fileset that attempt left; 0: none
+	Result        []byte    `json:"-"`                        // of the newest attempt; at most MaxResult
+	LogBlob       string    `json:"log_blob,omitempty"`
+	LogSize       int64     `json:"log_size,omitempty"` // bytes of output of the newest attempt
+	UpdatedAt     time.Time `json:"updated_at"`
+	StartedAt     time.Time `json:"started_at,omitzero"`  // of the newest attempt
+	FinishedAt    time.Time `json:"finished_at,omitzero"` // when it became terminal
+	PurgeAt       time.Time `json:"purge_at,omitzero"`    // when a terminal job may be removed
+	History       []Change  `json:"history,omitempty"`
 	// HistoryCut is how many changes between the first and the rest were dropped.
 	HistoryCut int `json:"history_cut,omitempty"`
 	*Standing      // how it stands in its flow; nil: there is nothing to say

@@ -15,6 +15,7 @@ type Queue interface {
 	Planner
 	Workflows
 	Batches
+	Blobs
 	Gatekeeper
 }
 
@@ -71,6 +72,9 @@ type Consumer interface {
 
 	// Payload returns the payload of a job of the session whose Spec.Blob is set.
 	Payload(ctx context.Context, session ID, ref Ref) ([]byte, error)
+
+	// JobFiles returns what the working folder of a job of the session gets, and what is to be kept of it. ErrNotFound: an input is not there.
+	JobFiles(ctx context.Context, session ID, ref Ref) (JobFiles, error)
 
 	// AskHooks has the hooks called that Job.Hooked names, about an attempt of the session. What they say is in the answer, also that one
 	// failed; the error is about the call. It may be called again.
@@ -159,6 +163,7 @@ type Report struct {
 	Delay   time.Duration // of Finish with retry or error: wait this long instead of the back-off; of Release: before it may be claimed again
 	Percent float64       // of Progress; negative: unchanged
 	Step    string        // of Progress
+	Output  string        // of Finish: address of the manifest of what the job's output is to be; "": none
 	Then    []Spec        // of Finish with outcome ok: jobs to add in the same commit, in the job's tenant
 	Log     []byte        // of any kind: output as log frames (see package joblog) from LogFrom on
 	LogFrom int64         // offset of Log in the attempt's output; what the server has already is dropped

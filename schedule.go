@@ -109,6 +109,8 @@ type Template struct {
 	PayloadBytes []byte            `json:"payload_bytes,omitempty" doc:"instead of payload: any bytes, as base64"`
 	Priority     int               `json:"priority,omitempty" doc:"from -10 to 10, higher first"`
 	MaxAttempts  int               `json:"max_attempts,omitempty" doc:"10 unless said"`
+	Inputs       []Input           `json:"inputs,omitempty" doc:"filesets that it finds in its working folder"`
+	Outputs      *Output           `json:"outputs,omitempty" doc:"what becomes a version of a fileset when it has ended"`
 	Backoff      *Backoff          `json:"backoff,omitzero" doc:"the wait between attempts: exponential with jitter unless said"`
 	RetryFor     Duration          `json:"retry_for,omitzero" doc:"no further attempt starts after this has passed"`
 	Timeout      Duration          `json:"timeout,omitzero" doc:"of one attempt; none unless said"`
@@ -122,7 +124,7 @@ type Template struct {
 func (t *Template) Spec(tenant string, now time.Time) Spec {
 	s := Spec{
 		Tenant: tenant, Queue: t.Queue, Type: t.Type, Task: t.Task, Payload: t.PayloadBytes, Priority: t.Priority, MaxAttempts: t.MaxAttempts,
-		Backoff: t.Backoff, Timeout: t.Timeout, Labels: t.Labels, Retention: t.Retention, Group: t.Group, Flow: t.Flow,
+		Files: FilesOf(t.Inputs, t.Outputs), Backoff: t.Backoff, Timeout: t.Timeout, Labels: t.Labels, Retention: t.Retention, Group: t.Group, Flow: t.Flow,
 	}
 	if t.Payload != nil {
 		s.Payload = t.Payload
@@ -138,6 +140,9 @@ func TemplateOf(s *Spec) *Template {
 	t := &Template{
 		Type: s.Type, Queue: s.Queue, Task: s.Task, PayloadBytes: s.Payload, Priority: s.Priority, MaxAttempts: s.MaxAttempts, Backoff: s.Backoff,
 		Timeout: s.Timeout, Labels: s.Labels, Retention: s.Retention, Group: s.Group, Flow: s.Flow,
+	}
+	if s.Files != nil {
+		t.Inputs, t.Outputs = s.Inputs, s.Outputs
 	}
 	if json.Valid(s.Payload) {
 		t.Payload, t.PayloadBytes = s.Payload, nil

@@ -124,6 +124,7 @@ type Event struct {
 	Code    int
 	Error   string        // of Finish: why not ok. Of Cancel, Release, Abort: the reason
 	Result  []byte        // of Finish
+	Output  int           // of Finish: version of the fileset that it left
 	Percent float64       // of Progress; negative: unchanged
 	Step    string        // of Progress
 	Delay   time.Duration // of Finish with retry or error: overrides the back-off when positive. Of Release: before it may be claimed again
@@ -246,14 +247,14 @@ func (j *Job) claimed(s *Status, e Event, now time.Time) {
 	s.Attempt++
 	s.RunAt, s.StartedAt = time.Time{}, time.Time{}
 	s.Percent, s.Step, s.Reason = 0, "", ""
-	s.Outcome, s.Code, s.Error, s.Result, s.LogBlob, s.LogSize = "", 0, "", nil, "", 0
+	s.Outcome, s.Code, s.Error, s.Result, s.OutputVersion, s.LogBlob, s.LogSize = "", 0, "", nil, 0, "", 0
 	s.log(now, "", e.By)
 }
 
 func (j *Job) finished(s *Status, e Event, now time.Time) {
 	s.Outcome, s.Code, s.Error = e.Outcome, e.Code, cut(e.Error, MaxErrorText)
 	s.Result = e.Result[:min(len(e.Result), MaxResult)]
-	s.LogBlob, s.LogSize = e.LogBlob, e.LogSize
+	s.OutputVersion, s.LogBlob, s.LogSize = e.Output, e.LogBlob, e.LogSize
 	s.Crashes = 0
 	switch {
 	case e.Outcome == OutcomeOK:

@@ -124,7 +124,8 @@ const (
 	DocRequest DocKind = "request" // key: tenant/idempotency key; the ids that were answered
 	DocWork    DocKind = "work"    // key: id; what remains of a change that spans many commits
 	DocLog     DocKind = "log"     // key: job id/attempt/offset; output of a job, or the address of the blob that it became
-	DocBlobRef DocKind = "blobref" // key: blob address/job id; a job's hold on a blob
+	DocBlob    DocKind = "blob"    // key: tenant/address; where a blob is
+	DocBlobRef DocKind = "blobref" // key: tenant/address/holder; a job's or fileset's hold on a blob
 )
 
 // Doc is a document: bytes of at most MaxDoc under a kind and key. Rev grows by one with each write.

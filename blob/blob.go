@@ -1,15 +1,19 @@
-// Package blob keeps bytes under the SHA-256 of their content, on any bucket
-// that gocloud.dev/blob opens.
+// Package blob keeps the bytes of objects on any bucket that gocloud.dev/blob
+// opens. An object is written once, whole or not at all, and read with its
+// checksum verified. Which objects there are, and who needs them, is for the engine's documents to say.
 package blob
 
 import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	gcblob "gocloud.dev/blob"
 	"gocloud.dev/blob/fileblob"
@@ -19,7 +23,7 @@ import (
 	"github.com/haulier/haulier"
 )
 
-// Store holds blobs. Safe for concurrent use.
+// Store holds objects. Safe for concurrent use.
 type Store struct {
 	bucket *gcblob.Bucket
 	dir    string // of a folder's bucket: its files are synced
@@ -43,96 +47,169 @@ func OpenDir(dir string) (*Store, error) {
 	return &Store{bucket: b, dir: dir}, nil
 }
 
-// Address is the name of the blob with this content: the SHA-256 in hex.
+// Address names content: the SHA-256 in hex.
 func Address(content []byte) string {
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])
 }
 
-// path spreads blobs over folders by their first byte.
-func path(addr string) (string, error) {
-	if _, err := hex.DecodeString(addr); err != nil || len(addr) != 2*sha256.Size {
-		return "", fmt.Errorf("%w: %.80q is not the address of a blob: 64 hex digits", haulier.ErrInvalid, addr)
+// CheckAddress returns ErrInvalid unless addr is an address.
+func CheckAddress(addr string) error {
+	if b, err := hex.DecodeString(addr); err != nil || len(b) != sha256.Size || hex.EncodeToString(b) != addr {
+		return fmt.Errorf("%w: %.80q is not the address of a blob: a SHA-256 in 64 hex digits, small letters", haulier.ErrInvalid, addr)
 	}
-	return addr[:2] + "/" + addr, nil
+	return nil
 }
 
-// Put keeps content and returns its address. When it returns, the bucket has
-// the blob whole or, after an error, not at all.
-func (s *Store) Put(ctx context.Context, content []byte) (string, error) {
-	addr := Address(content)
-	key, _ := path(addr)
-	// What a power cut left half written under this name is written again.
-	if ok, err := s.bucket.Exists(ctx, key); err == nil && ok {
-		if _, err := s.Get(ctx, addr); err == nil {
-			return addr, nil
+// Write writes the object and returns its size. The content must have the address; ErrInvalid: it
+// has another, and nothing was written. When it returns, the bucket has the object whole or, after an
+// error, not at all, and in a folder it survives power loss.
+func (s *Store) Write(ctx context.Context, object, addr string, content io.Reader) (int64, error) {
+	if err := CheckAddress(addr); err != nil {
+		return 0, err
+	}
+	ctx, abandon := context.WithCancel(ctx)
+	defer abandon()
+	w, err := s.bucket.NewWriter(ctx, object, &gcblob.WriterOptions{ContentType: "application/octet-stream"})
+	if err != nil {
+		return 0, fmt.Errorf("write blob %s: %w: %w", addr, haulier.ErrUnavailable, err)
+	}
+	sum := sha256.New()
+	size, err := io.Copy(w, &source{r: io.TeeReader(content, sum)})
+	if got := hex.EncodeToString(sum.Sum(nil)); err == nil && got != addr {
+		err = fmt.Errorf("%w: its content has the checksum %s: it was changed on the way, or the address is another's", haulier.ErrInvalid, got)
+	}
+	if err != nil {
+		abandon() // what was written so far is dropped
+		w.Close()
+		var own *sourceError
+		if errors.As(err, &own) {
+			return 0, fmt.Errorf("write blob %s: %w", addr, own.err)
 		}
+		if !errors.Is(err, haulier.ErrInvalid) {
+			err = fmt.Errorf("%w: %w", haulier.ErrUnavailable, err)
+		}
+		return 0, fmt.Errorf("write blob %s: %w", addr, err)
 	}
-	if err := s.bucket.WriteAll(ctx, key, content, nil); err != nil {
-		return "", fmt.Errorf("put blob %s: %w: %w", addr, haulier.ErrUnavailable, err)
+	if err := w.Close(); err != nil {
+		return 0, fmt.Errorf("write blob %s: %w: %w", addr, haulier.ErrUnavailable, err)
 	}
-	if err := s.sync(key); err != nil {
-		return "", fmt.Errorf("put blob %s: %w: %w", addr, haulier.ErrUnavailable, err)
+	if err := s.sync(object); err != nil {
+		return 0, fmt.Errorf("write blob %s: %w: %w", addr, haulier.ErrUnavailable, err)
 	}
-	return addr, nil
+	return size, nil
 }
 
-// sync makes a blob in a folder survive power loss: its bytes, and its name in each folder above.
-func (s *Store) sync(key string) error {
+// source tells errors of the reader from those of the bucket.
+type source struct{ r io.Reader }
+
+type sourceError struct{ err error }
+
+func (e *sourceError) Error() string { return e.err.Error() }
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	if err != nil && err != io.EOF { //nolint:errorlint // a Reader returns io.EOF itself
+		err = &sourceError{err}
+	}
+	return n, err
+}
+
+// sync makes an object in a folder survive power loss: its bytes, and its name in each folder above.
+func (s *Store) sync(object string) error {
 	if s.dir == "" {
 		return nil
 	}
-	file := filepath.Join(s.dir, filepath.FromSlash(key))
-	for _, p := range []string{file, filepath.Dir(file), s.dir} {
-		f, err := os.Open(p)
-		if err != nil {
-			return err
-		}
-		err = f.Sync()
-		if err2 := f.Close(); err == nil {
-			err = err2
-		}
-		if err != nil {
+	file := filepath.Join(s.dir, filepath.FromSlash(object))
+	for p := file; ; p = filepath.Dir(p) {
+		if err := syncFile(p); err != nil || p == s.dir {
 			return err
 		}
 	}
-	return nil
 }
 
-// Get returns the blob. ErrNotFound: there is none. ErrCorrupt: its bytes are not those of its address.
-func (s *Store) Get(ctx context.Context, addr string) ([]byte, error) {
-	key, err := path(addr)
-	if err != nil {
-		return nil, err
-	}
-	r, err := s.bucket.NewReader(ctx, key, nil)
-	if err != nil {
-		return nil, s.translate("get", addr, err)
-	}
-	defer r.Close()
-	content, err := io.ReadAll(r)
-	if err != nil {
-		return nil, s.translate("get", addr, err)
-	}
-	if Address(content) != addr {
-		return nil, fmt.Errorf("get blob %s: %w: its content has another checksum", addr, haulier.ErrCorrupt)
-	}
-	return content, nil
-}
-
-// Delete removes the blob; that there is none is no error.
-func (s *Store) Delete(ctx context.Context, addr string) error {
-	key, err := path(addr)
+func syncFile(path string) error {
+	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	if err := s.bucket.Delete(ctx, key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
-		return s.translate("delete", addr, err)
+	err = f.Sync()
+	if err2 := f.Close(); err == nil {
+		err = err2
+	}
+	return err
+}
+
+// Read opens the object, from an offset on, for n bytes; negative: all that follows. Read as a whole, its
+// end is ErrCorrupt instead of io.EOF when the bytes are not those of the address; a part can't be verified. ErrNotFound: there is none.
+func (s *Store) Read(ctx context.Context, object, addr string, from, n int64) (io.ReadCloser, error) {
+	r, err := s.bucket.NewRangeReader(ctx, object, from, n, nil)
+	if err != nil {
+		return nil, translate("read", addr, err)
+	}
+	if from > 0 || n >= 0 && n < r.Size() {
+		return r, nil
+	}
+	return &verified{ReadCloser: r, addr: addr, sum: sha256.New()}, nil
+}
+
+// verified compares what it read with the address.
+type verified struct {
+	io.ReadCloser
+	addr string
+	sum  hash.Hash
+}
+
+func (v *verified) Read(p []byte) (int, error) {
+	n, err := v.ReadCloser.Read(p)
+	v.sum.Write(p[:n])
+	if err == io.EOF && hex.EncodeToString(v.sum.Sum(nil)) != v.addr { //nolint:errorlint // a Reader returns io.EOF itself
+		err = fmt.Errorf("read blob %s: %w: its content has another checksum", v.addr, haulier.ErrCorrupt)
+	}
+	return n, err
+}
+
+// ReadAll returns the whole object.
+func (s *Store) ReadAll(ctx context.Context, object, addr string) ([]byte, error) {
+	r, err := s.Read(ctx, object, addr, 0, -1)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	b, err := io.ReadAll(r)
+	if err != nil && !errors.Is(err, haulier.ErrCorrupt) {
+		err = translate("read", addr, err)
+	}
+	return b, err
+}
+
+// Delete removes the object; that there is none is no error.
+func (s *Store) Delete(ctx context.Context, object string) error {
+	if err := s.bucket.Delete(ctx, object); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
+		return fmt.Errorf("delete object %s: %w: %w", object, haulier.ErrUnavailable, err)
 	}
 	return nil
 }
 
-func (s *Store) translate(op, addr string, err error) error {
+// Each calls f for the objects that were written before the time, until it fails.
+func (s *Store) Each(ctx context.Context, before time.Time, f func(object string) error) error {
+	for it := s.bucket.List(nil); ; {
+		o, err := it.Next(ctx)
+		if err == io.EOF { //nolint:errorlint // Next returns io.EOF itself
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("list blobs: %w: %w", haulier.ErrUnavailable, err)
+		}
+		if o.ModTime.Before(before) {
+			if err := f(o.Key); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func translate(op, addr string, err error) error {
 	kind := haulier.ErrUnavailable
 	if gcerrors.Code(err) == gcerrors.NotFound {
 		kind = haulier.ErrNotFound

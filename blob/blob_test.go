@@ -3,15 +3,20 @@ package blob_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
+	"testing/iotest"
+	"time"
 
 	"github.com/haulier/haulier"
 	"github.com/haulier/haulier/blob"
 )
 
-func TestBlobsInAFolder(t *testing.T) {
+func TestObjectsInAFolder(t *testing.T) {
 	ctx := t.Context()
 	dir := filepath.Join(t.TempDir(), "blobs")
 	s, err := blob.OpenDir(dir)
@@ -20,40 +25,83 @@ func TestBlobsInAFolder(t *testing.T) {
 	}
 	defer s.Close()
 	content := bytes.Repeat([]byte("haulier\n"), 10_000)
-	addr, err := s.Put(ctx, content)
-	if err != nil {
+	addr := blob.Address(content)
+	write := func(object string, r io.Reader) error {
+		_, err := s.Write(ctx, object, addr, r)
+		return err
+	}
+	if err := write("t/ab/one", bytes.NewReader(content)); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := s.Put(ctx, content); err != nil || again != addr {
-		t.Fatalf("second put: %s, %v; want %s", again, err, addr)
+	if got, err := s.ReadAll(ctx, "t/ab/one", addr); err != nil || !bytes.Equal(got, content) {
+		t.Fatalf("read: %d bytes, %v", len(got), err)
 	}
-	got, err := s.Get(ctx, addr)
-	if err != nil || !bytes.Equal(got, content) {
-		t.Fatalf("get: %d bytes, %v", len(got), err)
-	}
-
+	t.Run("a part", func(t *testing.T) {
+		r, err := s.Read(ctx, "t/ab/one", addr, 3, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, content[3:13]) {
+			t.Fatalf("read %q, %v", got, err)
+		}
+	})
+	t.Run("content of another address leaves nothing", func(t *testing.T) {
+		if err := write("t/ab/two", strings.NewReader("other")); !errors.Is(err, haulier.ErrInvalid) {
+			t.Fatalf("write: %v, want ErrInvalid", err)
+		}
+		cut := errors.New("cut off")
+		if err := write("t/ab/two", io.MultiReader(bytes.NewReader(content[:5000]), iotest.ErrReader(cut))); !errors.Is(err, cut) {
+			t.Fatalf("write of a reader that fails: %v, want its error", err)
+		}
+		if _, err := s.ReadAll(ctx, "t/ab/two", addr); !errors.Is(err, haulier.ErrNotFound) {
+			t.Fatalf("read: %v, want ErrNotFound", err)
+		}
+		var files []string
+		err := filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
+			if !d.IsDir() {
+				files = append(files, d.Name())
+			}
+			return err
+		})
+		if err != nil || !slices.Equal(files, []string{"one"}) {
+			t.Fatalf("the folder has %v, %v", files, err)
+		}
+	})
 	t.Run("a changed file is noticed", func(t *testing.T) {
-		file := filepath.Join(dir, addr[:2], addr)
-		if err := os.WriteFile(file, content[1:], 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "t", "ab", "one"), content[1:], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Get(ctx, addr); !errors.Is(err, haulier.ErrCorrupt) {
-			t.Fatalf("get of changed bytes: %v, want ErrCorrupt", err)
+		if _, err := s.ReadAll(ctx, "t/ab/one", addr); !errors.Is(err, haulier.ErrCorrupt) {
+			t.Fatalf("read of changed bytes: %v, want ErrCorrupt", err)
 		}
 	})
-	t.Run("a deleted blob is gone and may be deleted again", func(t *testing.T) {
-		if err := errors.Join(s.Delete(ctx, addr), s.Delete(ctx, addr)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Get(ctx, addr); !errors.Is(err, haulier.ErrNotFound) {
-			t.Fatalf("get after delete: %v, want ErrNotFound", err)
-		}
-	})
-	t.Run("an address that leads elsewhere is refused", func(t *testing.T) {
-		for _, bad := range []string{"", "../../etc/passwd", addr[:63], addr + "0", "zz" + addr[2:]} {
-			if _, err := s.Get(ctx, bad); !errors.Is(err, haulier.ErrInvalid) {
-				t.Errorf("get %q: %v, want ErrInvalid", bad, err)
+	t.Run("each, by age", func(t *testing.T) {
+		for before, want := range map[time.Time]int{time.Now().Add(time.Hour): 1, time.Now().Add(-time.Hour): 0} {
+			n := 0
+			if err := s.Each(ctx, before, func(string) error { n++; return nil }); err != nil || n != want {
+				t.Errorf("%d objects before %v, %v; want %d", n, before, err, want)
 			}
 		}
 	})
+	t.Run("a deleted object is gone and may be deleted again", func(t *testing.T) {
+		if err := errors.Join(s.Delete(ctx, "t/ab/one"), s.Delete(ctx, "t/ab/one")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.ReadAll(ctx, "t/ab/one", addr); !errors.Is(err, haulier.ErrNotFound) {
+			t.Fatalf("read after delete: %v, want ErrNotFound", err)
+		}
+	})
+}
+
+func TestAddresses(t *testing.T) {
+	addr := blob.Address([]byte("x"))
+	if err := blob.CheckAddress(addr); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{"", "../../etc/passwd", addr[:63], addr + "0", "zz" + addr[2:], strings.ToUpper(addr)} {
+		if err := blob.CheckAddress(bad); !errors.Is(err, haulier.ErrInvalid) {
+			t.Errorf("%q: %v, want ErrInvalid", bad, err)
+		}
+	}
 }

@@ -37,7 +37,9 @@ type call struct {
 	method, path string
 	query        url.Values
 	header       map[string]string
-	body         []byte // nil: none
+	body         []byte    // nil: none
+	stream       io.Reader // instead of body
+	size         int64     // of stream; negative: not known
 	bodyType     string
 	accept       string
 	repeat       bool // may be repeated when whether it was carried out is not known
@@ -135,14 +137,23 @@ func (c *Client) open(ctx context.Context, r *call) (*http.Response, error) {
 		target += "?" + r.query.Encode()
 	}
 	var body io.Reader
-	if r.body != nil {
+	switch {
+	case r.body != nil:
 		body = bytes.NewReader(r.body)
+	case r.stream != nil:
+		body = r.stream
 	}
 	req, err := http.NewRequestWithContext(ctx, r.method, target, body)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", haulier.ErrInvalid, err)
 	}
-	if r.body != nil {
+	if r.stream != nil {
+		req.ContentLength = r.size
+		if r.size == 0 {
+			req.Body = http.NoBody
+		}
+	}
+	if body != nil {
 		req.Header["Content-Type"] = []string{r.bodyType}
 	}
 	if r.accept != "" {

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -66,4 +67,43 @@ func comeAndGo(t *testing.T, e *engine.Engine, mark string) error {
 		err = fmt.Errorf("%d of %d removed", gone.N, len(ids))
 	}
 	return err
+}
+
+func TestQuotaOfBlobs(t *testing.T) {
+	store := mem.New()
+	defer store.Close()
+	blobs, err := blob.Open(t.Context(), "mem://")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer blobs.Close()
+	e, err := engine.New(engine.Config{Store: store, Blobs: blobs, BlobQuota: 100 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	put := func(tenant string, content []byte) error {
+		return e.PutBlob(t.Context(), tenant, blob.Address(content), bytes.NewReader(content))
+	}
+	first, second := bytes.Repeat([]byte("1"), 60<<10), bytes.Repeat([]byte("2"), 60<<10)
+	if err := errors.Join(put("a", first), put("a", first), put("b", second)); err != nil {
+		t.Fatal(err)
+	}
+	large := bytes.Repeat([]byte("3"), haulier.MaxPayload+1)
+	res, err := e.Enqueue(t.Context(), []haulier.EnqueueRequest{{Jobs: []haulier.Spec{{Type: "large", Tenant: "a", Payload: large}}}})
+	if err != nil || !errors.Is(res[0].Err, haulier.ErrTooLarge) {
+		t.Errorf("a payload beyond the quota: %v, %v; want ErrTooLarge", res, err)
+	}
+	if err := put("a", second); !errors.Is(err, haulier.ErrTooLarge) {
+		t.Errorf("a blob beyond the quota: %v, want ErrTooLarge", err)
+	}
+	if err := e.SweepBlobs(t.Context()); err != nil { // counts anew
+		t.Fatal(err)
+	}
+	if err := errors.Join(put("a", first), put("a", []byte("little"))); err != nil {
+		t.Errorf("within the quota: %v", err)
+	}
+	if err := put("a", second); !errors.Is(err, haulier.ErrTooLarge) {
+		t.Errorf("after the count: %v, want ErrTooLarge", err)
+	}
 }

@@ -130,5 +130,5 @@ func (e *Engine) Payload(ctx context.Context, session haulier.ID, ref haulier.Re
 	if j.Blob == "" {
 		return j.Payload, nil
 	}
-	return e.blobs.Get(ctx, j.Blob)
+	return e.readBlob(ctx, j.Tenant, j.Blob)
 }

@@ -23,8 +23,10 @@ import (
 // Config of an engine.
 type Config struct {
 	Store haulier.Store
-	Blobs *blob.Store  // payloads, logs and results too large for the store
-	Log   *slog.Logger // nil: none
+	Blobs *blob.Store // payloads, logs and results too large for the store
+	// BlobQuota is how many bytes of blobs a tenant may keep. Zero: no bound. It may be passed by what several servers take within an hour.
+	BlobQuota int64
+	Log       *slog.Logger // nil: none
 	// Policy picks among lanes; nil: Fair with its defaults.
 	Policy Policy
 	// LogHead and LogTail are how many bytes of an attempt's output are kept from
@@ -42,7 +44,7 @@ type Config struct {
 type Engine struct {
 	store     haulier.Store
 	blobs     *blob.Store
-	blobRefs  sync.RWMutex // held for reading from the put of a blob to the commit of its reference
+	usage     usage
 	log       *slog.Logger
 	epoch     string
 	started   time.Time // by the store's clock
@@ -93,7 +95,8 @@ func New(cfg Config) (*Engine, error) {
 		delivered: deliveries{seen: make(chan struct{})},
 		store:     cfg.Store, blobs: cfg.Blobs, log: cfg.Log,
 		poke: make(chan struct{}, 1), left: newBacklog(), effects: newBacklog(), agenda: newAgenda(), stop: stop,
-		hub: newHub(), hooks: hooks{own: cfg.Hooks, most: cfg.HookTimeout, client: cfg.Webhooks},
+		usage: usage{quota: cfg.BlobQuota},
+		hub:   newHub(), hooks: hooks{own: cfg.Hooks, most: cfg.HookTimeout, client: cfg.Webhooks},
 	}
 	e.sessions = newSessions()
 	e.queues = newQueues()
@@ -148,6 +151,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	g.Go(func() error { return e.keepSchedules(ctx) })
 	g.Go(func() error { return e.keepOutcomes(ctx) })
 	g.Go(func() error { return e.keepHooks(ctx) })
+	g.Go(func() error { return e.keepBlobs(ctx) })
 	err := g.Wait()
 	if ctx.Err() != nil && err == nil {
 		return nil

@@ -44,8 +44,7 @@ func (e *Engine) enqueue(ctx context.Context, reqs []haulier.EnqueueRequest, ask
 	var members []int // requests of the joined batch
 	var alone errgroup.Group
 	alone.SetLimit(keyedAtOnce)
-	puts := blobPuts{e: e}
-	defer puts.end()
+	puts := &keeping{e: e}
 	for i := range reqs {
 		var ask *asked
 		if asks != nil {
@@ -55,30 +54,30 @@ func (e *Engine) enqueue(ctx context.Context, reqs []haulier.EnqueueRequest, ask
 		own := ids[at : at+n : at+n]
 		if reqs[i].Key != "" || flows(reqs[i].Jobs) {
 			own = make([]haulier.ID, n)
-			b := &haulier.Batch{Insert: make([]haulier.Job, n)}
-			if err := e.prepare(ctx, &reqs[i], ask, now, own, b, &puts); err != nil {
+			b, puts := &haulier.Batch{Insert: make([]haulier.Job, n)}, &keeping{e: e}
+			if err := e.prepare(&reqs[i], ask, now, own, b, puts); err != nil {
 				results[i].Err = err
 				continue
 			}
 			alone.Go(func() error {
-				results[i] = e.enqueueAlone(ctx, &reqs[i], ask, b, own, now)
+				results[i] = e.enqueueAlone(ctx, &reqs[i], ask, b, own, puts, now)
 				return nil
 			})
 			continue
 		}
 		b := haulier.Batch{Insert: joined.Insert[at : at+n]}
-		if err := e.prepare(ctx, &reqs[i], ask, now, own, &b, &puts); err != nil {
+		mark := puts.mark()
+		if err := e.prepare(&reqs[i], ask, now, own, &b, puts); err != nil {
+			puts.rewind(mark)
 			results[i].Err = err
 			continue
 		}
 		results[i].IDs = own
 		joined.Insert = joined.Insert[:at+n]
-		joined.Docs = append(joined.Docs, b.Docs...)
 		members = append(members, i)
 	}
 	if len(members) > 0 {
-		joined.Sync = true
-		if err := e.store.Commit(ctx, &joined); err != nil {
+		if err := e.commitJoined(ctx, &joined, puts); err != nil {
 			for _, i := range members {
 				results[i] = haulier.EnqueueResult{Err: fmt.Errorf("enqueue: %w", err)}
 			}
@@ -87,30 +86,24 @@ func (e *Engine) enqueue(ctx context.Context, reqs []haulier.EnqueueRequest, ask
 	return results, alone.Wait()
 }
 
-// blobPuts keeps blobs from being removed between their put and the commit of the references to them.
-type blobPuts struct {
-	e     *Engine
-	begun bool
-}
-
-// begin is called before the first put; a second look at the lock by the same call could wait for itself.
-func (p *blobPuts) begin() {
-	if !p.begun {
-		p.begun = true
-		p.e.blobRefs.RLock()
+// commitJoined adds the jobs of requests that depend on nothing, with the blobs that they refer to.
+func (e *Engine) commitJoined(ctx context.Context, b *haulier.Batch, puts *keeping) error {
+	b.Sync = true
+	for range enqueueTries {
+		docs, err := puts.writes(ctx, b.Insert)
+		if err != nil {
+			return err
+		}
+		b.Docs = docs
+		if err := e.store.Commit(ctx, b); len(docs) == 0 || !errors.Is(err, haulier.ErrConflict) {
+			return err
+		}
 	}
-}
-
-// end is called when all was committed or given up.
-func (p *blobPuts) end() {
-	if p.begun {
-		p.begun = false
-		p.e.blobRefs.RUnlock()
-	}
+	return fmt.Errorf("%w: others keep changing its blobs; try again", haulier.ErrUnavailable)
 }
 
 // prepare turns a request into the batch b that adds its jobs, and sets their ids; both have room for them.
-func (e *Engine) prepare(ctx context.Context, r *haulier.EnqueueRequest, ask *asked, now time.Time, ids []haulier.ID, b *haulier.Batch, puts *blobPuts) error {
+func (e *Engine) prepare(r *haulier.EnqueueRequest, ask *asked, now time.Time, ids []haulier.ID, b *haulier.Batch, puts *keeping) error {
 	if err := checkRequest(r); err != nil {
 		return err
 	}
@@ -123,10 +116,8 @@ func (e *Engine) prepare(ctx context.Context, r *haulier.EnqueueRequest, ask *as
 			return inJob(i, err)
 		}
 		if len(j.Payload) > haulier.MaxPayload {
-			puts.begin()
-			if err := e.payloadToBlob(ctx, &j.Spec, b); err != nil {
-				return err
-			}
+			j.Blob = puts.content(j.Tenant, j.Payload, j.ID.String(), j.ID)
+			j.Payload = nil
 		}
 		j.Status = j.Spec.First(now, r.By)
 		ask.note(i, &j.Status)
@@ -148,16 +139,6 @@ func checkRequest(r *haulier.EnqueueRequest) error {
 	return nil
 }
 
-func (e *Engine) payloadToBlob(ctx context.Context, s *haulier.Spec, b *haulier.Batch) error {
-	addr, err := e.blobs.Put(ctx, s.Payload)
-	if err != nil {
-		return fmt.Errorf("enqueue: keep the payload: %w", err)
-	}
-	s.Blob, s.Payload = addr, nil
-	b.Docs = append(b.Docs, blobRef(addr, s.ID))
-	return nil
-}
-
 // keyed is the document of an idempotency key.
 type keyed struct {
 	Digest  []byte            `json:"digest"` // of the request's jobs
@@ -167,7 +148,7 @@ type keyed struct {
 }
 
 // enqueueAlone commits a request by itself: it has a key, or jobs whose flow depends on what is there.
-func (e *Engine) enqueueAlone(ctx context.Context, r *haulier.EnqueueRequest, ask *asked, b *haulier.Batch, ids []haulier.ID, now time.Time) haulier.EnqueueResult {
+func (e *Engine) enqueueAlone(ctx context.Context, r *haulier.EnqueueRequest, ask *asked, b *haulier.Batch, ids []haulier.ID, puts *keeping, now time.Time) haulier.EnqueueResult {
 	key := b.Insert[0].Tenant + "/" + r.Key
 	var digest []byte
 	if r.Key != "" {
@@ -191,6 +172,11 @@ func (e *Engine) enqueueAlone(ctx context.Context, r *haulier.EnqueueRequest, as
 				return haulier.EnqueueResult{Err: fmt.Errorf("enqueue: %w", err)}
 			}
 		}
+		docs, err := puts.writes(ctx, commit.Insert)
+		if err != nil {
+			return haulier.EnqueueResult{Err: fmt.Errorf("enqueue: %w", err)}
+		}
+		commit.Docs = append(commit.Docs[:len(commit.Docs):len(commit.Docs)], docs...)
 		if r.Key != "" {
 			all := ask.spread(haulier.EnqueueResult{IDs: ids})
 			doc, known, err := e.keyDoc(ctx, key, &keyed{Digest: digest, Expires: now.Add(keepKeys), IDs: all.IDs, Dropped: all.Dropped}, now)
@@ -202,7 +188,7 @@ func (e *Engine) enqueueAlone(ctx context.Context, r *haulier.EnqueueRequest, as
 			}
 			commit.Docs = append(commit.Docs[:len(commit.Docs):len(commit.Docs)], doc)
 		}
-		err := e.commit(ctx, &commit, work)
+		err = e.commit(ctx, &commit, work)
 		if errors.Is(err, haulier.ErrConflict) {
 			continue // somebody used the key or changed a job at the same time
 		}
@@ -288,8 +274,4 @@ func digestSpec(h hash.Hash, s *haulier.Spec) error {
 	}
 	fmt.Fprintf(h, "%d %s %d %s\n", len(b), b, len(s.Payload), s.Payload)
 	return nil
-}
-
-func blobRef(addr string, job haulier.ID) haulier.DocWrite {
-	return haulier.DocWrite{Kind: haulier.DocBlobRef, Key: addr + "/" + job.String(), Expect: haulier.AnyRev, Value: []byte{}}
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -166,7 +165,7 @@ func (o *output) drop(s segment) {
 }
 
 // close ends the output with its attempt: much of it becomes a blob.
-func (o *output) close(ctx context.Context, r *reporting) (blob string, size int64, err error) {
+func (o *output) close(ctx context.Context, r *reporting, tenant string) (blob string, size int64, err error) {
 	o.closed = true
 	kept := int64(0)
 	for _, s := range o.next {
@@ -187,11 +186,7 @@ func (o *output) close(ctx context.Context, r *reporting) (blob string, size int
 		}
 		content = append(content, data...)
 	}
-	r.puts.begin()
-	addr, err := r.e.blobs.Put(ctx, content)
-	if err != nil {
-		return "", 0, fmt.Errorf("keep output of job %v: %w", o.ref.Job, err)
-	}
+	addr := r.puts.content(tenant, content, o.ref.Job.String(), haulier.NilID)
 	marker, err := json.Marshal(outputBlob{Blob: addr, Size: o.nextEnd, Segments: joinSegments(o.next)})
 	if err != nil {
 		return "", 0, err
@@ -199,7 +194,7 @@ func (o *output) close(ctx context.Context, r *reporting) (blob string, size int
 	for _, s := range o.next {
 		o.drop(s)
 	}
-	o.docs = append(o.docs, blobRef(addr, o.ref.Job),
+	o.docs = append(o.docs,
 		haulier.DocWrite{Kind: haulier.DocLog, Key: outputPrefix(o.ref) + outputMarker, Expect: haulier.AnyRev, Value: marker})
 	return addr, o.nextEnd, nil
 }
@@ -334,7 +329,7 @@ func (e *Engine) readLog(ctx context.Context, r *haulier.LogRequest) (haulier.Lo
 		return chunk, nil
 	}
 	ended := j.Attempt > r.Attempt || !j.State.Owned()
-	segs, content, err := e.kept(ctx, haulier.Ref{Job: j.ID, Attempt: r.Attempt})
+	segs, content, err := e.kept(ctx, j.Tenant, haulier.Ref{Job: j.ID, Attempt: r.Attempt})
 	if err != nil {
 		return chunk, err
 	}
@@ -344,13 +339,13 @@ func (e *Engine) readLog(ctx context.Context, r *haulier.LogRequest) (haulier.Lo
 }
 
 // kept returns what is kept of an attempt's output: the segments and their bytes, one after the other.
-func (e *Engine) kept(ctx context.Context, ref haulier.Ref) ([]segment, []byte, error) {
+func (e *Engine) kept(ctx context.Context, tenant string, ref haulier.Ref) ([]segment, []byte, error) {
 	chunks, marker, err := e.chunks(ctx, ref)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read output of job %v: %w", ref.Job, err)
 	}
 	if marker != nil {
-		content, err := e.blobs.Get(ctx, marker.Blob)
+		content, err := e.readBlob(ctx, tenant, marker.Blob)
 		if err != nil {
 			return nil, nil, fmt.Errorf("read output of job %v: %w", ref.Job, err)
 		}
@@ -426,24 +421,6 @@ func (e *Engine) dropOutputs(ctx context.Context, id haulier.ID) ([]haulier.DocW
 		}
 		if len(docs) < 256 {
 			return writes, blobs, nil
-		}
-	}
-}
-
-// releaseBlobs removes blobs that no job refers to any more.
-func (e *Engine) releaseBlobs(ctx context.Context, addrs []string) {
-	if len(addrs) == 0 {
-		return
-	}
-	e.blobRefs.Lock()
-	defer e.blobRefs.Unlock()
-	for _, a := range addrs {
-		refs, err := e.store.Docs(ctx, haulier.DocBlobRef, a+"/", "", 1)
-		if err == nil && len(refs) == 0 {
-			err = e.blobs.Delete(ctx, a)
-		}
-		if err != nil && !errors.Is(err, context.Canceled) {
-			e.log.Warn("blob not removed", "blob", a, "err", err)
 		}
 	}
 }

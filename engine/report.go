@@ -89,7 +89,8 @@ type reporting struct {
 	grown   []*output // outputs to be settled after the commit
 	ended   []endings // attempts, to be counted after the commit
 	tx      *flow.Tx  // of jobs whose change means something for others; nil: none yet
-	puts    blobPuts
+	puts    keeping   // blobs that the commit refers to
+	filed   *filing   // versions of filesets that it makes; nil: none
 }
 
 // reportOnce puts the reports of the groups into one commit. Reports that the
@@ -107,7 +108,7 @@ func (e *Engine) reportOnce(ctx context.Context, s *session, reports []haulier.R
 	if err != nil {
 		return err
 	}
-	r := &reporting{e: e, session: s, now: now, puts: blobPuts{e: e}}
+	r := &reporting{e: e, session: s, now: now, puts: keeping{e: e}}
 	r.batch.Update = make([]haulier.JobUpdate, 0, len(groups))
 	defer r.settle()
 	for k, g := range groups {
@@ -121,6 +122,14 @@ func (e *Engine) reportOnce(ctx context.Context, s *session, reports []haulier.R
 			return err
 		}
 	}
+	if r.filed != nil {
+		r.batch.Docs = append(r.batch.Docs, r.filed.writes()...)
+	}
+	docs, err := r.puts.writes(ctx, r.batch.Insert)
+	if err != nil {
+		return err
+	}
+	r.batch.Docs = append(r.batch.Docs, docs...)
 	if len(r.batch.Update)+len(r.batch.Docs)+len(r.batch.Insert) == 0 {
 		return nil
 	}
@@ -128,6 +137,9 @@ func (e *Engine) reportOnce(ctx context.Context, s *session, reports []haulier.R
 		return err
 	}
 	e.outcomes.add(r.ended)
+	if r.filed != nil {
+		e.releaseBlobs(ctx, r.filed.freed)
+	}
 	for _, o := range r.grown {
 		if o.commit(e.outputs) {
 			e.hub.grew(o.ref.Job)
@@ -141,7 +153,6 @@ func (r *reporting) settle() {
 	for _, o := range r.grown {
 		o.mu.Unlock()
 	}
-	r.puts.end()
 }
 
 // job adds the reports about one job.
@@ -278,6 +289,9 @@ func (r *reporting) one(ctx context.Context, cur *haulier.Job, rep *haulier.Repo
 func (r *reporting) finish(ctx context.Context, cur *haulier.Job, rep *haulier.Report, ev haulier.Event, out *output) error {
 	ev.Kind, ev.Outcome, ev.Code, ev.Error = haulier.EventFinish, rep.Outcome, rep.Code, rep.Error
 	ev.Result, ev.Delay = rep.Result, rep.Delay
+	if !rep.Outcome.Valid() {
+		return become(cur, ev, r.now) // which says so
+	}
 	if len(rep.Then) > 0 {
 		if rep.Outcome != haulier.OutcomeOK {
 			return field("then", "only an attempt that ended ok can bring further jobs")
@@ -287,7 +301,12 @@ func (r *reporting) finish(ctx context.Context, cur *haulier.Job, rep *haulier.R
 		}
 	}
 	var err error
-	if ev.LogBlob, ev.LogSize, err = out.close(ctx, r); err != nil {
+	if rep.Output != "" {
+		if ev.Output, err = r.file(ctx, cur, rep.Output); err != nil {
+			return err
+		}
+	}
+	if ev.LogBlob, ev.LogSize, err = out.close(ctx, r, cur.Tenant); err != nil {
 		return err
 	}
 	r.batch.Sync = true
@@ -312,7 +331,7 @@ func (r *reporting) follow(ctx context.Context, cur *haulier.Job, specs []haulie
 	}
 	b := haulier.Batch{Insert: make([]haulier.Job, len(jobs))}
 	req := haulier.EnqueueRequest{Jobs: jobs, By: "job " + cur.ID.String()}
-	if err := r.e.prepare(ctx, &req, nil, r.now, make([]haulier.ID, len(jobs)), &b, &r.puts); err != nil {
+	if err := r.e.prepare(&req, nil, r.now, make([]haulier.ID, len(jobs)), &b, &r.puts); err != nil {
 		return err
 	}
 	tied := false

@@ -271,7 +271,7 @@ func (e *Engine) removeTogether(ctx context.Context, jobs []*haulier.Job) (int, 
 	return len(b.Delete), nil
 }
 
-// removal adds a job's removal to the batch, and returns the blobs that it held.
+// removal adds a job's removal to the batch, and returns the keys of the blobs that it held.
 func (e *Engine) removal(ctx context.Context, b *haulier.Batch, j *haulier.Job) ([]string, error) {
 	b.Delete = append(b.Delete, haulier.JobDelete{ID: j.ID, Expect: j.Rev})
 	dropBatch(b, j)
@@ -290,12 +290,18 @@ func (e *Engine) removal(ctx context.Context, b *haulier.Batch, j *haulier.Job) 
 	if j.Blob != "" {
 		blobs = append(blobs, j.Blob)
 	}
+	if j.Files != nil && len(j.Inputs) > 0 {
+		held, err := e.dropInputs(ctx, b, j.ID)
+		if err != nil {
+			return nil, err
+		}
+		blobs = append(blobs, held...)
+	}
 	slices.Sort(blobs)
 	blobs = slices.Compact(blobs) // its output may be the same bytes as its payload
-	for _, addr := range blobs {
-		ref := blobRef(addr, j.ID)
-		ref.Value = nil
-		b.Docs = append(b.Docs, ref)
+	for i, addr := range blobs {
+		blobs[i] = blobKey(j.Tenant, addr)
+		b.Docs = append(b.Docs, haulier.DocWrite{Kind: haulier.DocBlobRef, Key: blobs[i] + "/" + j.ID.String(), Expect: haulier.AnyRev})
 	}
 	return blobs, nil
 }

@@ -47,6 +47,7 @@ func complete(s *haulier.Spec, now time.Time) error {
 		func() error { return checkPayload(s) },
 		func() error { return checkTask(s) },
 		func() error { return checkFlow(s) },
+		func() error { return checkFiles(s) },
 	)
 }
 

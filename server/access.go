@@ -19,18 +19,19 @@ const (
 	enqueue                   // add jobs
 	change                    // cancel and retry jobs
 	work                      // hold sessions, claim, report
+	keep                      // put blobs, make filesets
 	operate                   // everything else: delete, pause, weigh, tokens
 )
 
 // allowed is the one table of roles. The admin may do all.
 var allowed = map[haulier.Role][]permission{
-	haulier.RoleProducer: {read, enqueue, change},
-	haulier.RoleWorker:   {read, work},
+	haulier.RoleProducer: {read, enqueue, change, keep},
+	haulier.RoleWorker:   {read, work, keep},
 	haulier.RoleViewer:   {read},
 }
 
 var permissionNames = [...]string{
-	public: "ask this", read: "read", enqueue: "enqueue", change: "cancel and retry", work: "hold sessions and run jobs",
+	public: "ask this", read: "read", enqueue: "enqueue", change: "cancel and retry", work: "hold sessions and run jobs", keep: "keep files",
 	operate: "do this: it takes an admin",
 }
 

@@ -83,6 +83,9 @@ func (s *Server) document(op *operation) *huma.Operation {
 	if op.body != nil {
 		d.RequestBody = &huma.RequestBody{Required: !op.bodyOptional, Content: s.content(op, op.body, op.id+"Request")}
 	}
+	if op.octets {
+		d.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{octetType: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}}
+	}
 	d.Responses[strconv.Itoa(op.success())] = s.success(op)
 	return d
 }

@@ -41,6 +41,8 @@ type jobBody struct {
 	RunAt        time.Time         `json:"run_at,omitzero" doc:"not before this time"`
 	Delay        haulier.Duration  `json:"delay,omitzero" doc:"instead of run_at: not before this has passed"`
 	MaxAttempts  int               `json:"max_attempts,omitempty" doc:"10 unless said"`
+	Inputs       []haulier.Input   `json:"inputs,omitempty" doc:"filesets that it finds in its working folder"`
+	Outputs      *haulier.Output   `json:"outputs,omitempty" doc:"what becomes a version of a fileset when it has ended"`
 	Backoff      *haulier.Backoff  `json:"backoff,omitzero" doc:"the wait between attempts: exponential with jitter unless said"`
 	RetryUntil   time.Time         `json:"retry_until,omitzero" doc:"no further attempt starts after this time"`
 	RetryFor     haulier.Duration  `json:"retry_for,omitzero" doc:"instead of retry_until: no further attempt starts after this has passed"`
@@ -218,7 +220,7 @@ func (j *jobBody) spec(s *haulier.Spec, now time.Time) error {
 	}
 	*s = haulier.Spec{
 		Tenant: j.Tenant, Queue: j.Queue, Type: j.Type, Task: j.Task, Payload: j.PayloadBytes, Priority: j.Priority,
-		RunAt: j.RunAt, MaxAttempts: j.MaxAttempts, Backoff: j.Backoff, RetryUntil: j.RetryUntil, Timeout: j.Timeout,
+		RunAt: j.RunAt, MaxAttempts: j.MaxAttempts, Files: haulier.FilesOf(j.Inputs, j.Outputs), Backoff: j.Backoff, RetryUntil: j.RetryUntil, Timeout: j.Timeout,
 		Labels: j.Labels, Retention: j.Retention, Group: j.Group, Flow: j.Flow,
 	}
 	if j.Payload != nil {

@@ -36,6 +36,7 @@ type operation struct {
 	headers          []param
 	body             any  // a value of the JSON body's type; nil: takes no body
 	bodyOptional     bool // may be left out
+	octets           bool // takes a body of bytes
 	binary           bool // body and reply exist as wire.ContentType too
 	status           int  // when it went well; 0: 200, or 204 without a reply
 	reply            any  // a value of the JSON reply's type; nil: none
@@ -125,7 +126,7 @@ func (o *operation) takes(name string) bool {
 // checkMedia refuses bodies of other types. Among these are all that a web page
 // can send to another site without asking it first.
 func (c *call) checkMedia() error {
-	if c.op.body == nil || c.r.ContentLength == 0 {
+	if c.op.body == nil && !c.op.octets || c.r.ContentLength == 0 {
 		return nil
 	}
 	if enc := c.r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
@@ -133,14 +134,17 @@ func (c *call) checkMedia() error {
 			detail: "bodies in the encoding " + clip(enc) + " are not taken: send it as it is"}
 	}
 	t := c.r.Header.Get("Content-Type")
-	if t == jsonType || c.op.binary && t == wire.ContentType {
+	if t == jsonType && !c.op.octets || c.op.binary && t == wire.ContentType || c.op.octets && t == octetType {
 		return nil
 	}
-	if plain, _, err := mime.ParseMediaType(t); err == nil && plain == jsonType {
+	if plain, _, err := mime.ParseMediaType(t); err == nil && plain == jsonType && !c.op.octets {
 		return nil
 	}
 	want := jsonType
-	if c.op.binary {
+	switch {
+	case c.op.octets:
+		want = octetType
+	case c.op.binary:
 		want += " or " + wire.ContentType
 	}
 	return &refusal{status: http.StatusUnsupportedMediaType, code: "unsupported_media_type",

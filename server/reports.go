@@ -29,6 +29,7 @@ type reportBody struct {
 	Delay       haulier.Duration `json:"delay,omitzero" doc:"of finish with retry or error: wait this long instead of the back-off; of release: before it may be claimed again"`
 	Percent     *float64         `json:"percent,omitempty" doc:"of progress"`
 	Step        string           `json:"step,omitempty" doc:"of progress"`
+	Output      string           `json:"output,omitempty" doc:"of finish: address of the manifest of what the job's outputs are"`
 	Then        []jobBody        `json:"then,omitempty" doc:"of finish with ok: jobs to add in the same commit"`
 	Log         []logLine        `json:"log,omitempty" doc:"output since the report before, with any kind"`
 	LogFrom     int64            `json:"log_from,omitempty" doc:"log_next of the answer before; what the server has already is dropped"`
@@ -146,7 +147,7 @@ func parseReports(b []byte, now time.Time) ([]haulier.Report, error) {
 func (b *reportBody) report(r *haulier.Report, now time.Time) error {
 	*r = haulier.Report{
 		Ref: haulier.Ref{Job: b.Job, Attempt: b.Attempt}, Kind: reportKinds[b.Kind], Outcome: b.Outcome, Code: b.Code,
-		Error: b.Error, Result: b.ResultBytes, Delay: time.Duration(b.Delay), Percent: -1, Step: b.Step, LogFrom: b.LogFrom,
+		Error: b.Error, Result: b.ResultBytes, Delay: time.Duration(b.Delay), Percent: -1, Step: b.Step, LogFrom: b.LogFrom, Output: b.Output,
 	}
 	if b.Result != nil {
 		r.Result = b.Result

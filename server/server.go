@@ -58,7 +58,7 @@ func New(c Config) (*Server, error) {
 	s := &Server{Config: c, mux: http.NewServeMux(), sessions: newSessionBook(), large: make(chan struct{}, maxLargeBodies)}
 	s.api = humago.New(s.mux, describe(c.Version))
 	for _, list := range [][]operation{
-		s.enqueueOperations(), s.jobOperations(), s.logOperations(), s.queueOperations(), s.scheduleOperations(), s.windowOperations(), s.batchOperations(),
+		s.enqueueOperations(), s.jobOperations(), s.logOperations(), s.queueOperations(), s.scheduleOperations(), s.windowOperations(), s.batchOperations(), s.blobOperations(),
 		s.metricsOperations(), s.workflowOperations(), s.hookOperations(),
 		s.sessionOperations(), s.eventOperations(), s.tokenOperations(), s.healthOperations(),
 	} {

@@ -20,6 +20,7 @@ func AppendJob(b []byte, j *haulier.Job) []byte {
 		r := &j.Results[i]
 		b, mark = open(b, 3)
 		b = putText(putUint(putID(putText(b, 1, r.Ref), 2, r.Job), 3, uint64(r.State)), 4, r.Result)
+		b = putText(b, 5, r.Output)
 		b = shut(b, mark)
 	}
 	return putUint(b, 4, uint64(j.Hooked))
@@ -62,6 +63,8 @@ func (f *fields) needResult() (r haulier.NeedResult) {
 			r.State = e.state()
 		case 4:
 			r.Result = bytes.Clone(e.bytes())
+		case 5:
+			r.Output = e.text()
 		}
 	}
 	if r.State == 0 {

@@ -24,6 +24,7 @@ const (
 	reportThen
 	reportLog
 	reportLogFrom
+	reportOutput
 )
 
 // AppendReports appends reports, as messages (1).
@@ -53,7 +54,7 @@ func appendReport(b []byte, r *haulier.Report) []byte {
 		b = shut(AppendSpec(b, &r.Then[i]), mark)
 	}
 	b = putText(b, reportLog, r.Log)
-	return putInt(b, reportLogFrom, r.LogFrom)
+	return putText(putInt(b, reportLogFrom, r.LogFrom), reportOutput, r.Output)
 }
 
 // ParseReports is the reverse of AppendReports. Results, logs and payloads share
@@ -109,6 +110,8 @@ func parseReport(b []byte, r *haulier.Report, room *int) error {
 			r.Log = f.bytes()
 		case reportLogFrom:
 			r.LogFrom = f.int64()
+		case reportOutput:
+			r.Output = f.name()
 		}
 	}
 	return f.err("report")

@@ -29,6 +29,8 @@ const (
 	specFlow
 	specNone
 	specHTTP
+	specInput
+	specOutputs
 )
 
 // AppendSpec appends s.
@@ -55,6 +57,9 @@ func AppendSpec(b []byte, s *haulier.Spec) []byte {
 	b = putID(b, specParent, s.Parent)
 	if s.Flow != nil {
 		b = appendFlow(b, s.Flow)
+	}
+	if s.Files != nil {
+		b = appendFiles(b, s.Files)
 	}
 	if s.Task.HTTP != nil {
 		b = appendHTTP(b, s.Task.HTTP)
@@ -111,6 +116,11 @@ func parseSpec(b []byte, s *haulier.Spec) error {
 			s.Parent = f.id()
 		case specFlow:
 			s.Flow = f.flow()
+		case specInput:
+			w := filesOf(s)
+			w.Inputs = more(&f, w.Inputs, f.input(), maxItems)
+		case specOutputs:
+			filesOf(s).Outputs = f.outputs()
 		case specHTTP:
 			s.Task.HTTP = f.http()
 		case specNone:

@@ -36,6 +36,7 @@ const (
 	statusLogSize
 	statusHistoryCut
 	statusStanding
+	statusOutputVersion
 )
 
 // AppendStatus appends s.
@@ -68,6 +69,7 @@ func AppendStatus(b []byte, s *haulier.Status) []byte {
 	b = putText(b, statusLogBlob, s.LogBlob)
 	b = putInt(b, statusLogSize, s.LogSize)
 	b = putInt(b, statusHistoryCut, s.HistoryCut)
+	b = putInt(b, statusOutputVersion, s.OutputVersion)
 	if s.Standing != nil {
 		b = appendStanding(b, s.Standing)
 	}
@@ -191,6 +193,8 @@ func (f *fields) statusEnd(s *haulier.Status) {
 		s.LogSize = f.int64()
 	case statusHistoryCut:
 		s.HistoryCut = f.int()
+	case statusOutputVersion:
+		s.OutputVersion = f.int()
 	case statusStanding:
 		s.Standing = f.standing()
 	}

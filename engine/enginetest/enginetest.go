@@ -16,7 +16,7 @@ import (
 
 // Run runs the suite, each behaviour over a store of its own.
 func Run(t *testing.T, open func(t *testing.T) haulier.Store) {
-	for _, group := range [][]behaviour{enqueueing, attempts, sessions, operating, outputs, queues, looking, flowing, scheduling, ordering, hooking, notifying, windowing, counting, batching} {
+	for _, group := range [][]behaviour{enqueueing, attempts, sessions, operating, outputs, queues, looking, flowing, scheduling, ordering, hooking, notifying, windowing, counting, batching, filing} {
 		for _, b := range group {
 			t.Run(b.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {

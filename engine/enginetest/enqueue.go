@@ -97,11 +97,11 @@ var enqueueing = []behaviour{
 			}
 		}
 		del(id)
-		if _, err := h.blobs.Get(t.Context(), jobs[0].Blob); err != nil {
+		if _, err := h.blob(jobs[0].Blob); err != nil {
 			t.Fatalf("blob of the twin: %v", err)
 		}
 		del(twin)
-		if _, err := h.blobs.Get(t.Context(), jobs[0].Blob); !errors.Is(err, haulier.ErrNotFound) {
+		if _, err := h.blob(jobs[0].Blob); !errors.Is(err, haulier.ErrNotFound) {
 			t.Fatalf("blob that nobody holds: %v, want ErrNotFound", err)
 		}
 	}},

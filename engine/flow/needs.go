@@ -327,6 +327,9 @@ func Results(ctx context.Context, store haulier.Store, j *haulier.Job) ([]haulie
 			continue // it was removed meanwhile
 		}
 		r := haulier.NeedResult{Ref: n.Ref, Job: p.ID, State: p.State}
+		if p.Files != nil && p.OutputVersion > 0 {
+			r.Output = haulier.FilesetRef(p.Outputs.Fileset, p.OutputVersion)
+		}
 		if r.Ref == "" && p.Flow != nil {
 			r.Ref = p.Flow.Ref
 		}
