@@ -69,6 +69,9 @@ type Attempt interface {
 	// Wait returns how the attempt ended, after all its output went to the sink. When ctx
 	// ends first it returns its error and the attempt goes on.
 	Wait(ctx context.Context) (Result, error)
+	// Folder is the working folder, where inputs are put between Prepare and Start, and outputs are
+	// found until Close. Empty: it has none.
+	Folder() string
 	// Acked tells that the output before the offset is safe with the server. It does not block.
 	Acked(offset int64)
 	// Stop asks it to end, and ends it by force when grace has passed: zero means at once,

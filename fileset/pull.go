@@ -61,7 +61,7 @@ func Pull(ctx context.Context, from Blobs, tenant, manifest, dir string, o Optio
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // files for others to use, as any program makes them
 		return p, fmt.Errorf("pull: %w", err)
 	}
-	root, err := os.OpenRoot(dir)
+	root, err := openWithin(dir, o.To)
 	if err != nil {
 		return p, fmt.Errorf("pull: %w", err)
 	}
@@ -79,6 +79,19 @@ func Pull(ctx context.Context, from Blobs, tenant, manifest, dir string, o Optio
 		return p, fmt.Errorf("pull to %s: %w", dir, err)
 	}
 	return p, nil
+}
+
+// openWithin opens a folder within another, which it makes where it is missing.
+func openWithin(dir, to string) (*os.Root, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil || to == "" {
+		return root, err
+	}
+	defer root.Close()
+	if err := root.MkdirAll(to, 0o755); err != nil {
+		return nil, err
+	}
+	return root.OpenRoot(to)
 }
 
 // landing puts entries into a folder.

@@ -34,6 +34,8 @@ type Options struct {
 	Parallel int
 	// Progress is told of bytes that were moved, or needed not to be. It is called by several goroutines. Nil: nobody is told.
 	Progress func(bytes int64)
+	// To is a folder within that of Pull, where the files go instead.
+	To string
 	// Cache is where Pull looks for blobs first. Nil: there is none.
 	Cache *Cache
 }

@@ -107,17 +107,12 @@ func (r *run) perform(ctx context.Context) haulier.Report {
 }
 
 // fetch gets a payload that is a blob.
-func (r *run) fetch(ctx context.Context) ([]byte, error) {
-	var wait backoff
-	for {
-		b, err := r.payload(ctx)
-		if err == nil || !errors.Is(err, haulier.ErrUnavailable) || r.ending() != causeNone {
-			return b, err
-		}
-		if !wait.pause(ctx, r.s.over) {
-			return nil, err
-		}
-	}
+func (r *run) fetch(ctx context.Context) (b []byte, err error) {
+	err = r.patiently(ctx, func() (err error) {
+		b, err = r.payload(ctx)
+		return err
+	})
+	return b, err
 }
 
 // payloadWait bounds one call for a payload.
@@ -141,6 +136,10 @@ func (r *run) start(ctx context.Context, a executor.Attempt) haulier.Report {
 	if c := r.ending(); c != causeNone {
 		a.Close()
 		return r.stopped(c, "ended before it was started")
+	}
+	if end := r.fetchInputs(ctx, a); end != nil {
+		a.Close()
+		return *end
 	}
 	if err := a.Start(ctx, r); err != nil {
 		a.Close()
@@ -182,10 +181,10 @@ func (r *run) await(ctx context.Context) haulier.Report {
 	if res.Lapsed {
 		return r.stopped(causeFence, res.Error)
 	}
-	return haulier.Report{
+	return r.keepOutputs(ctx, haulier.Report{
 		Ref: r.ref(), Kind: haulier.ReportFinish, Outcome: res.Outcome, Code: res.Code,
 		Error: res.Error, Result: res.Result, Delay: res.Delay,
-	}
+	})
 }
 
 // stopped is the report of a run that ended before its time.

@@ -26,12 +26,17 @@ import (
 
 	"github.com/haulier/haulier"
 	"github.com/haulier/haulier/executor"
+	"github.com/haulier/haulier/fileset"
 )
 
 // Config configures a Worker. Consumer is needed, and Executors or functions (see haulier.Handle).
 type Config struct {
 	Consumer  haulier.Consumer
 	Executors []executor.Executor // one for each kind of task
+	// Blobs is where inputs come from and outputs go to. Nil: the Consumer, when it has them too, as an engine and a client do.
+	Blobs fileset.Blobs
+	// Cache is how many bytes of blobs are kept in the state folder for the next job that needs them. Zero: DefaultCache; negative: none.
+	Cache int64
 	// Name of the worker, as people know it. Empty: the name of the host.
 	Name    string
 	Tenants []string       // whose jobs it runs; empty: the default tenant
@@ -66,6 +71,7 @@ type Worker struct {
 	log   *slog.Logger
 	execs map[haulier.Kind]executor.Executor
 	funcs map[string]haulier.Function
+	cache *fileset.Cache // nil: none
 
 	abort     chan struct{}
 	abortOnce sync.Once
@@ -110,6 +116,9 @@ func New(c Config) (*Worker, error) {
 func complete(c *Config) error {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Blobs == nil {
+		c.Blobs, _ = c.Consumer.(fileset.Blobs)
 	}
 	if c.Name == "" {
 		c.Name, _ = os.Hostname()
@@ -167,6 +176,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	defer state.unlock()
 	left, err := w.openExecutors(ctx)
+	if err == nil {
+		err = w.openCache()
+	}
 	if err == nil {
 		err = w.serve(ctx, state, left)
 	}

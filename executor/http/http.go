@@ -187,6 +187,9 @@ func (*attempt) Acked(int64) {}
 // Stop implements executor.Attempt: the call is given up at once.
 func (a *attempt) Stop(time.Duration) { a.cancel() }
 
+// Folder implements executor.Attempt.
+func (a *attempt) Folder() string { return "" }
+
 // Close implements executor.Attempt.
 func (a *attempt) Close() error {
 	a.cancel()

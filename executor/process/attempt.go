@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -35,6 +36,14 @@ type attempt struct {
 // Ref implements executor.Attempt.
 func (a *attempt) Ref() haulier.Ref { return a.ref }
 
+// Folder implements executor.Attempt.
+func (a *attempt) Folder() string {
+	if a.refused != nil {
+		return ""
+	}
+	return filepath.Join(a.x.folder(a.ref), workFolder)
+}
+
 // Start implements executor.Attempt.
 func (a *attempt) Start(ctx context.Context, out executor.Sink) error {
 	if a.refused != nil {
@@ -42,6 +51,10 @@ func (a *attempt) Start(ctx context.Context, out executor.Sink) error {
 	}
 	l := a.link
 	if !a.adopted {
+		if why := a.x.resolve(a.spec); why != "" {
+			a.refuse(why)
+			return nil
+		}
 		var err error
 		if l, err = a.x.supervisor(ctx); err != nil {
 			return err

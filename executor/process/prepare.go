@@ -22,6 +22,9 @@ const DefaultGrace = 10 * time.Second
 
 const shell = "/bin/sh"
 
+// workFolder is the working folder of a job that names none, in the attempt's own.
+const workFolder = "work"
+
 func (x *Executor) folder(r haulier.Ref) string {
 	return filepath.Join(x.dir, jobsFolder, refName(r))
 }
@@ -52,9 +55,6 @@ func (x *Executor) Prepare(_ context.Context, job *haulier.Job, payload []byte) 
 	if err := x.furnish(spec, payload); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(folder))
 	}
-	if why := x.resolve(spec); why != "" {
-		return a.refuse(why), os.RemoveAll(folder)
-	}
 	if n := len(appendMessage(nil, spec)); n > maxFrame {
 		return a.refuse(fmt.Sprintf("argv and environment of %d bytes are too large: at most %d", n, maxFrame)), os.RemoveAll(folder)
 	}
@@ -77,7 +77,7 @@ func (x *Executor) furnish(spec *message, payload []byte) error {
 		return fmt.Errorf("folder of the job: %w", err)
 	}
 	if spec.Dir == "" {
-		spec.Dir = filepath.Join(spec.Folder, "work")
+		spec.Dir = filepath.Join(spec.Folder, workFolder)
 		if err := os.Mkdir(spec.Dir, 0o700); err != nil {
 			return fmt.Errorf("folder of the job: %w", err)
 		}
