@@ -2,6 +2,9 @@ package haulier
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -37,6 +40,20 @@ type Blobs interface {
 	Fileset(ctx context.Context, tenant, name string, version int) (Fileset, error)
 	// DeleteFileset removes a version, or all of them when it is 0. Jobs that run with it keep its files until they are removed.
 	DeleteFileset(ctx context.Context, tenant, name string, version int) error
+}
+
+// BlobAddress names content: its SHA-256 in hex.
+func BlobAddress(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
+}
+
+// CheckBlobAddress returns ErrInvalid unless addr is an address, in small letters.
+func CheckBlobAddress(addr string) error {
+	if b, err := hex.DecodeString(addr); err != nil || len(b) != sha256.Size || hex.EncodeToString(b) != addr {
+		return fmt.Errorf("%w: %.80q is not the address of a blob: a SHA-256 in 64 hex digits, small letters", ErrInvalid, addr)
+	}
+	return nil
 }
 
 // Fileset is one version of a named set of files. It never changes.

@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	gcblob "gocloud.dev/blob"
@@ -26,7 +27,8 @@ import (
 // Store holds objects. Safe for concurrent use.
 type Store struct {
 	bucket *gcblob.Bucket
-	dir    string // of a folder's bucket: its files are synced
+	dir    string   // of a folder's bucket: its files are synced
+	names  sync.Map // folders in it whose own names are known to be synced
 }
 
 // Open opens the bucket of the URL, as in mem:// or s3://name.
@@ -47,25 +49,11 @@ func OpenDir(dir string) (*Store, error) {
 	return &Store{bucket: b, dir: dir}, nil
 }
 
-// Address names content: the SHA-256 in hex.
-func Address(content []byte) string {
-	sum := sha256.Sum256(content)
-	return hex.EncodeToString(sum[:])
-}
-
-// CheckAddress returns ErrInvalid unless addr is an address.
-func CheckAddress(addr string) error {
-	if b, err := hex.DecodeString(addr); err != nil || len(b) != sha256.Size || hex.EncodeToString(b) != addr {
-		return fmt.Errorf("%w: %.80q is not the address of a blob: a SHA-256 in 64 hex digits, small letters", haulier.ErrInvalid, addr)
-	}
-	return nil
-}
-
 // Write writes the object and returns its size. The content must have the address; ErrInvalid: it
 // has another, and nothing was written. When it returns, the bucket has the object whole or, after an
 // error, not at all, and in a folder it survives power loss.
 func (s *Store) Write(ctx context.Context, object, addr string, content io.Reader) (int64, error) {
-	if err := CheckAddress(addr); err != nil {
+	if err := haulier.CheckBlobAddress(addr); err != nil {
 		return 0, err
 	}
 	ctx, abandon := context.WithCancel(ctx)
@@ -109,7 +97,7 @@ func (e *sourceError) Error() string { return e.err.Error() }
 
 func (s *source) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
-	if err != nil && err != io.EOF { //nolint:errorlint // a Reader returns io.EOF itself
+	if err != nil && err != io.EOF {
 		err = &sourceError{err}
 	}
 	return n, err
@@ -121,9 +109,15 @@ func (s *Store) sync(object string) error {
 		return nil
 	}
 	file := filepath.Join(s.dir, filepath.FromSlash(object))
-	for p := file; ; p = filepath.Dir(p) {
-		if err := syncFile(p); err != nil || p == s.dir {
+	if err := syncFile(file); err != nil {
+		return err
+	}
+	for folder := filepath.Dir(file); ; folder = filepath.Dir(folder) {
+		if err := syncFile(folder); err != nil || folder == s.dir {
 			return err
+		}
+		if _, known := s.names.LoadOrStore(folder, true); known {
+			return nil
 		}
 	}
 }

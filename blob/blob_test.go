@@ -25,7 +25,7 @@ func TestObjectsInAFolder(t *testing.T) {
 	}
 	defer s.Close()
 	content := bytes.Repeat([]byte("haulier\n"), 10_000)
-	addr := blob.Address(content)
+	addr := haulier.BlobAddress(content)
 	write := func(object string, r io.Reader) error {
 		_, err := s.Write(ctx, object, addr, r)
 		return err
@@ -95,12 +95,12 @@ func TestObjectsInAFolder(t *testing.T) {
 }
 
 func TestAddresses(t *testing.T) {
-	addr := blob.Address([]byte("x"))
-	if err := blob.CheckAddress(addr); err != nil {
+	addr := haulier.BlobAddress([]byte("x"))
+	if err := haulier.CheckBlobAddress(addr); err != nil {
 		t.Fatal(err)
 	}
 	for _, bad := range []string{"", "../../etc/passwd", addr[:63], addr + "0", "zz" + addr[2:], strings.ToUpper(addr)} {
-		if err := blob.CheckAddress(bad); !errors.Is(err, haulier.ErrInvalid) {
+		if err := haulier.CheckBlobAddress(bad); !errors.Is(err, haulier.ErrInvalid) {
 			t.Errorf("%q: %v, want ErrInvalid", bad, err)
 		}
 	}

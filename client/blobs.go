@@ -70,7 +70,7 @@ type source struct {
 
 func (s *source) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
-	if err != nil && err != io.EOF { //nolint:errorlint // a Reader returns io.EOF itself
+	if err != nil && err != io.EOF {
 		s.err.Store(&err)
 	}
 	return n, err

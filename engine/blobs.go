@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/haulier/haulier"
-	"github.com/haulier/haulier/blob"
 )
 
 // A blob is an object of the bucket, under a name that no other ever had, and a
@@ -55,7 +54,7 @@ func blobKey(tenant, addr string) string { return tenant + "/" + addr }
 
 func objectName(tenant, addr string) string {
 	var mark [6]byte
-	rand.Read(mark[:]) //nolint:errcheck // it never fails
+	rand.Read(mark[:])
 	return tenant + "/" + addr[:2] + "/" + addr + "." + hex.EncodeToString(mark[:])
 }
 
@@ -116,7 +115,7 @@ type blobRef struct {
 
 // content keeps bytes, and returns their address.
 func (k *keeping) content(tenant string, content []byte, holder string, added haulier.ID) string {
-	addr := blob.Address(content)
+	addr := haulier.BlobAddress(content)
 	k.blob(tenant, addr, holder, added).content = content
 	return addr
 }
@@ -270,7 +269,7 @@ func checkAddress(tenant, addr string) error {
 	if err := checkName("tenant", tenant); err != nil {
 		return err
 	}
-	return blob.CheckAddress(addr)
+	return haulier.CheckBlobAddress(addr)
 }
 
 // ReadBlob implements haulier.Blobs.

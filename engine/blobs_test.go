@@ -83,7 +83,7 @@ func TestQuotaOfBlobs(t *testing.T) {
 	}
 	defer e.Close()
 	put := func(tenant string, content []byte) error {
-		return e.PutBlob(t.Context(), tenant, blob.Address(content), bytes.NewReader(content))
+		return e.PutBlob(t.Context(), tenant, haulier.BlobAddress(content), bytes.NewReader(content))
 	}
 	first, second := bytes.Repeat([]byte("1"), 60<<10), bytes.Repeat([]byte("2"), 60<<10)
 	if err := errors.Join(put("a", first), put("a", first), put("b", second)); err != nil {

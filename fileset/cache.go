@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/haulier/haulier"
-	"github.com/haulier/haulier/blob"
 )
 
 // Cache keeps blobs in a folder, those that were used last, up to a number of bytes. What it gives is
@@ -37,11 +36,14 @@ func OpenCache(dir string, most int64) (*Cache, error) {
 		return nil, fmt.Errorf("cache of blobs: %w", err)
 	}
 	for _, b := range all {
-		if blob.CheckAddress(b.name) != nil { // half written by a process that was killed
+		if haulier.CheckBlobAddress(b.name) != nil { // half written by a process that was killed
 			err = errors.Join(err, os.Remove(filepath.Join(dir, b.name)))
 			continue
 		}
 		c.size += b.size
+	}
+	if err == nil {
+		err = c.added(0)
 	}
 	return c, err
 }
@@ -142,7 +144,7 @@ func (c *Cache) added(n int64) error {
 		if c.size <= c.max-c.max/10 {
 			break
 		}
-		if blob.CheckAddress(b.name) != nil {
+		if haulier.CheckBlobAddress(b.name) != nil {
 			continue // on its way
 		}
 		if err := os.Remove(filepath.Join(c.dir, b.name)); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -28,7 +28,6 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"github.com/haulier/haulier"
-	"github.com/haulier/haulier/blob"
 )
 
 const (
@@ -159,7 +158,7 @@ func (c *checker) entry(e *Entry) error {
 			return fmt.Errorf("%q is no good link", e.Path)
 		}
 	default:
-		if err := blob.CheckAddress(e.Blob); err != nil || e.Size < 0 {
+		if err := haulier.CheckBlobAddress(e.Blob); err != nil || e.Size < 0 {
 			return fmt.Errorf("%q is a file without a blob or of a size below 0", e.Path)
 		}
 	}

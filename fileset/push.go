@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/haulier/haulier"
-	"github.com/haulier/haulier/blob"
 )
 
 // Blobs is what filesets need of haulier.Blobs.
@@ -88,7 +87,7 @@ func Push(ctx context.Context, to Blobs, tenant, dir string, o Options) (Pushed,
 	if err != nil {
 		return p, fmt.Errorf("push %s: %w", dir, err)
 	}
-	p.Manifest = blob.Address(manifest)
+	p.Manifest = haulier.BlobAddress(manifest)
 	if err := to.PutBlob(ctx, tenant, p.Manifest, bytes.NewReader(manifest)); err != nil {
 		return p, fmt.Errorf("push %s: manifest: %w", dir, err)
 	}

@@ -126,7 +126,7 @@ func (c *call) pour(content io.Reader) error {
 	piece := make([]byte, sendPiece)
 	for {
 		n, err := io.ReadFull(content, piece)
-		last := err == io.EOF || err == io.ErrUnexpectedEOF //nolint:errorlint // ReadFull returns them themselves
+		last := err == io.EOF || err == io.ErrUnexpectedEOF
 		if err != nil && !last {
 			return err
 		}

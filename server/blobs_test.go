@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/haulier/haulier"
-	"github.com/haulier/haulier/blob"
 	"github.com/haulier/haulier/server"
 )
 
@@ -52,7 +51,7 @@ func (r *recorder) JobFiles(_ context.Context, _ haulier.ID, ref haulier.Ref) (h
 func TestBlobsOverHTTP(t *testing.T) {
 	h := newServer(t, server.Config{Queue: newEngine(t)}).Handler()
 	content := strings.Repeat("0123456789", 100_000)
-	path := "/v1/blobs/" + blob.Address([]byte(content))
+	path := "/v1/blobs/" + haulier.BlobAddress([]byte(content))
 	octets := map[string]string{"Content-Type": "application/octet-stream"}
 	problem(t, h, request{method: "GET", path: path}, http.StatusNotFound, "not_found")
 	problem(t, h, request{method: "PUT", path: path, body: content}, http.StatusUnsupportedMediaType, "unsupported_media_type")

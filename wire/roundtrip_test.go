@@ -66,6 +66,14 @@ func spec(t *rapid.T) haulier.Spec {
 	if rapid.Bool().Draw(t, "http") {
 		s.Task.HTTP = &haulier.HTTPTask{URL: text(t), Method: text(t), Headers: labels(t), Secret: text(t)}
 	}
+	if rapid.Bool().Draw(t, "files") {
+		s.Files = &haulier.Files{Inputs: list(t, func(t *rapid.T) haulier.Input {
+			return haulier.Input{Fileset: text(t), From: text(t), Patterns: list(t, text), To: text(t)}
+		})}
+		if len(s.Inputs) == 0 || rapid.Bool().Draw(t, "outputs") {
+			s.Outputs = &haulier.Output{Fileset: text(t), Patterns: list(t, text), On: haulier.Condition(text(t)), Keep: rapid.Int().Draw(t, "keep")}
+		}
+	}
 	if rapid.Bool().Draw(t, "notify") {
 		s.Flow = &haulier.Flow{Notify: []haulier.Notify{{URL: text(t), On: haulier.Condition(text(t)), Secret: text(t)}, {}}}
 	}
@@ -78,7 +86,7 @@ func status(t *rapid.T) haulier.Status {
 		RunAt: moment(t), Attempt: rapid.Int().Draw(t, "attempt"), Spared: some(t, rapid.Int()), Crashes: some(t, rapid.Int()),
 		Session: id(t), Worker: text(t), Cancelling: rapid.Bool().Draw(t, "cancelling"),
 		Percent: rapid.Float64Range(0, 100).Draw(t, "percent"), Step: text(t), Outcome: haulier.Outcome(text(t)),
-		Code: rapid.Int().Draw(t, "code"), Error: text(t), Reason: text(t), Result: bytesOf(t), LogBlob: text(t),
+		Code: rapid.Int().Draw(t, "code"), Error: text(t), Reason: text(t), Result: bytesOf(t), OutputVersion: rapid.Int().Draw(t, "output"), LogBlob: text(t),
 		LogSize: some(t, rapid.Int64()), UpdatedAt: moment(t), StartedAt: moment(t), FinishedAt: moment(t), PurgeAt: moment(t),
 		History: list(t, func(t *rapid.T) haulier.Change {
 			return haulier.Change{At: moment(t), State: rapid.SampledFrom(haulier.States).Draw(t, "state"), Step: text(t), By: text(t)}
@@ -113,7 +121,7 @@ func report(t *rapid.T) haulier.Report {
 	return haulier.Report{
 		Ref: ref(t), Kind: haulier.ReportKind(rapid.Byte().Draw(t, "kind")), Outcome: haulier.Outcome(text(t)),
 		Code: some(t, rapid.Int()), Error: text(t), Result: bytesOf(t), Delay: time.Duration(duration(t)),
-		Percent: rapid.Float64Range(-1, 100).Draw(t, "percent"), Step: text(t), Then: list(t, spec), Log: bytesOf(t),
+		Percent: rapid.Float64Range(-1, 100).Draw(t, "percent"), Step: text(t), Output: text(t), Then: list(t, spec), Log: bytesOf(t),
 		LogFrom: some(t, rapid.Int64()),
 	}
 }

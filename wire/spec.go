@@ -86,8 +86,6 @@ func parseSpec(b []byte, s *haulier.Spec) error {
 			s.Queue = f.name()
 		case specType:
 			s.Type = f.name()
-		case specExec:
-			s.Task.Exec = f.exec()
 		case specPayload:
 			s.Payload = f.bytes()
 		case specBlob:
@@ -116,20 +114,30 @@ func parseSpec(b []byte, s *haulier.Spec) error {
 			s.Parent = f.id()
 		case specFlow:
 			s.Flow = f.flow()
-		case specInput:
-			w := filesOf(s)
-			w.Inputs = more(&f, w.Inputs, f.input(), maxItems)
-		case specOutputs:
-			filesOf(s).Outputs = f.outputs()
-		case specHTTP:
-			s.Task.HTTP = f.http()
-		case specNone:
-			if f.bool() {
-				s.Task.None = new(haulier.NoTask)
-			}
+		default:
+			f.work(s)
 		}
 	}
 	return f.err("spec")
+}
+
+// work reads a field that says what runs, and with what.
+func (f *fields) work(s *haulier.Spec) {
+	switch f.num {
+	case specExec:
+		s.Task.Exec = f.exec()
+	case specHTTP:
+		s.Task.HTTP = f.http()
+	case specNone:
+		if f.bool() {
+			s.Task.None = new(haulier.NoTask)
+		}
+	case specInput:
+		w := filesOf(s)
+		w.Inputs = more(f, w.Inputs, f.input(), maxItems)
+	case specOutputs:
+		filesOf(s).Outputs = f.outputs()
+	}
 }
 
 func appendExec(b []byte, x *haulier.ExecTask) []byte {

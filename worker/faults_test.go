@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/haulier/haulier"
+	"github.com/haulier/haulier/fileset"
 	"github.com/haulier/haulier/worker"
 )
 
@@ -345,4 +347,35 @@ func TestRepliesToClaimsAreLost(t *testing.T) {
 			t.Fatalf("got %+v", j.Status)
 		}
 	}
+}
+
+// cutBlobs can't be reached at first: each of its calls fails some times.
+type cutBlobs struct {
+	fileset.Blobs
+	mu         sync.Mutex
+	left       int
+	reads, put int
+}
+
+func (c *cutBlobs) fails(n *int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if *n++; *n <= c.left {
+		return fmt.Errorf("cut off: %w", haulier.ErrUnavailable)
+	}
+	return nil
+}
+
+func (c *cutBlobs) ReadBlob(ctx context.Context, tenant, addr string, from, n int64) (io.ReadCloser, int64, error) {
+	if err := c.fails(&c.reads); err != nil {
+		return nil, 0, err
+	}
+	return c.Blobs.ReadBlob(ctx, tenant, addr, from, n)
+}
+
+func (c *cutBlobs) PutBlob(ctx context.Context, tenant, addr string, content io.Reader) error {
+	if err := c.fails(&c.put); err != nil {
+		return err
+	}
+	return c.Blobs.PutBlob(ctx, tenant, addr, content)
 }

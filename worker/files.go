@@ -45,13 +45,13 @@ func (r *run) fetchInputs(ctx context.Context, a executor.Attempt) (end *haulier
 			return err
 		})
 		if err != nil {
-			err = fmt.Errorf("%s: %w", in.Fileset, err)
+			err = fmt.Errorf("inputs: %s: %w", in.Fileset, err)
 		}
 	}
 	if err == nil {
 		return nil
 	}
-	rep := r.failed("inputs: " + err.Error())
+	rep := r.failed(err.Error())
 	if errors.Is(err, haulier.ErrNotFound) || errors.Is(err, haulier.ErrInvalid) {
 		rep.Outcome = haulier.OutcomeFailed // another attempt would find the same
 	}

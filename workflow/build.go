@@ -136,6 +136,7 @@ func sorted(v string) []byte {
 func (b *builder) finish() {
 	for _, j := range b.w.jobs {
 		b.requirements(j)
+		b.sources(j)
 		b.blockers(j)
 		if j.cron != nil {
 			b.periodically(b.w, j.cron, j.name)

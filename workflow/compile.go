@@ -53,9 +53,25 @@ func (w *Workflow) Jobs(run Run) ([]haulier.Spec, error) {
 	}
 	specs := make([]haulier.Spec, len(nodes))
 	for i := range nodes {
+		if err := w.sourced(&nodes[i], part); err != nil {
+			return nil, err
+		}
 		specs[i] = w.spec(&nodes[i], nodes, &run)
 	}
 	return specs, nil
+}
+
+// sourced makes sure that the jobs whose outputs a node gets run too.
+func (w *Workflow) sourced(n *node, part map[*job]bool) error {
+	if n.job == nil {
+		return nil
+	}
+	for i := range n.job.files.inputs {
+		if from := n.job.files.inputs[i].from; from != nil && !part[w.byName[from.Value]] {
+			return fmt.Errorf("run of workflow %s: %w: job %s gets the outputs of %s, which does not run: start at that one, or give it the fileset by name", w.Name, haulier.ErrInvalid, n.job.name, from.Value)
+		}
+	}
+	return nil
 }
 
 // few lists names for an error.
@@ -124,6 +140,7 @@ func (w *Workflow) spec(n *node, nodes []node, run *Run) haulier.Spec {
 	}
 	s.Priority, s.MaxAttempts, s.Backoff, s.Timeout = j.priority, j.maxAttempts, j.backoff, j.timeout
 	s.Notify = j.notify
+	s.Files = j.files.render(n.perm)
 	if !j.task.idle() {
 		w.keys(n, s.Flow)
 		s.Windows, s.Force = w.calendars(j), run.Force

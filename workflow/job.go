@@ -36,6 +36,7 @@ type job struct {
 	when       haulier.Condition
 	cron       *yaml.Node
 	notify     []haulier.Notify
+	files      files
 }
 
 // named is a text with a name.
@@ -97,7 +98,9 @@ func (r *reader) job(name string, key, n *yaml.Node) *job {
 		"concurrent":         func(v *yaml.Node) { r.concurrent(j, v) },
 		"blocked_by":         func(v *yaml.Node) { j.blockedBy = r.words(v, "blocked_by", haulier.MaxKeys-1) },
 		"requires":           func(v *yaml.Node) { j.requires = r.words(v, "requires", MaxJobs) },
-		"when":               func(v *yaml.Node) { j.when = r.condition(v) },
+		"when":               func(v *yaml.Node) { j.when = r.condition(v, "when") },
+		"inputs":             func(v *yaml.Node) { j.files.inputs = r.inputs(v, j.axes) },
+		"outputs":            func(v *yaml.Node) { j.files.outputs = r.outputs(v, j.axes) },
 		"notify":             func(v *yaml.Node) { j.notify = r.notify(v) },
 		"windows":            func(v *yaml.Node) { j.windows = r.calendarNames(v) },
 		"freeze_windows":     func(v *yaml.Node) { j.freeze = r.freezeWindows(v) },
@@ -107,6 +110,7 @@ func (r *reader) job(name string, key, n *yaml.Node) *job {
 		j.env = r.env(env, j)
 	}
 	r.checkIdle(j, n)
+	r.checkFiles(j, n)
 	r.checkRendered(j, n)
 	return j
 }
@@ -120,11 +124,11 @@ func (r *reader) concurrent(j *job, n *yaml.Node) {
 	j.concurrent = r.flag(n, "concurrent")
 }
 
-func (r *reader) condition(n *yaml.Node) haulier.Condition {
+func (r *reader) condition(n *yaml.Node, what string) haulier.Condition {
 	if c := haulier.Condition(n.Value); n.Kind == yaml.ScalarNode && c != "" && c.Valid() {
 		return c
 	}
-	r.fail(n, "when must be succeeded, failed or finished, and is %s", kind(n))
+	r.fail(n, "%s must be succeeded, failed or finished, and is %s", what, kind(n))
 	return haulier.OnSucceeded
 }
 

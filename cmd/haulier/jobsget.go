@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -134,6 +135,17 @@ func (p *program) printTask(j *haulier.Job, field func(string, any)) {
 		field("payload", "blob "+j.Blob)
 	case len(j.Payload) > 0:
 		field("payload", clip(string(j.Payload), 2000))
+	}
+	if j.Files != nil {
+		for i := range j.Inputs {
+			in := &j.Inputs[i]
+			field("input", strings.TrimSuffix(cmp.Or(in.Fileset, "that of "+in.From)+" in "+in.To, " in "))
+		}
+		if o := j.Outputs; o != nil && j.OutputVersion > 0 {
+			field("saved", haulier.FilesetRef(o.Fileset, j.OutputVersion))
+		} else if o != nil {
+			field("saves", o.Fileset)
+		}
 	}
 	if j.Timeout > 0 {
 		field("timeout", j.Timeout)

@@ -136,7 +136,7 @@ func (p *program) newMapping(f *mapFlags, argv []string) (*mapping, error) {
 		return nil, err
 	}
 	m.spec.Type = f.Type
-	m.spec.Task.Exec, err = f.task(argv, &p.settings)
+	m.spec.Task.Exec, err = f.task(argv, &m.spec, &p.settings)
 	return m, err
 }
 

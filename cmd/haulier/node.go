@@ -56,7 +56,7 @@ func openNode(ctx context.Context, f *nodeFlags, s *settings, log *slog.Logger) 
 		return n, err
 	}
 	n.engine, err = engine.New(engine.Config{
-		Store: n.store, Blobs: n.blobs, Log: log, Webhooks: webhook.New(webhook.Config{AllowPrivate: f.AllowPrivate}),
+		Store: n.store, Blobs: n.blobs, BlobQuota: int64(f.BlobQuota), Log: log, Webhooks: webhook.New(webhook.Config{AllowPrivate: f.AllowPrivate}),
 	})
 	return n, err
 }

@@ -27,6 +27,7 @@ type nodeFlags struct {
 	AllowPrivate bool
 	// Deliveries is how many notifications are delivered at once; 0: none.
 	Deliveries int
+	BlobQuota  byteSize
 }
 
 // registerStore adds the flags that say which store.
@@ -38,6 +39,7 @@ func (f *nodeFlags) registerStore(fs *pflag.FlagSet) {
 
 func (f *nodeFlags) registerListen(fs *pflag.FlagSet) {
 	fs.StringVar(&f.Listen, "listen", defaultListen, "`ADDR` to listen on [env]")
+	fs.Var(&f.BlobQuota, "blob-quota", "`SIZE` of files, large payloads and outputs that a tenant may keep, such as 100GiB; no bound unless said")
 	fs.IntVar(&f.Deliveries, "deliveries", 20, "`N` notifications of jobs' ends that the server delivers at once; 0: none, which leaves them to workers that run http tasks")
 }
 

@@ -57,7 +57,7 @@ func (p *program) runJob(ctx context.Context, f *runFlags, argv []string) error 
 		return err
 	}
 	spec.Type = f.Type
-	if spec.Task.Exec, err = f.task(argv, &p.settings); err != nil {
+	if spec.Task.Exec, err = f.task(argv, &spec, &p.settings); err != nil {
 		return err
 	}
 	if f.stdin {

@@ -160,7 +160,7 @@ func (f *scheduleFlags) schedule(set *settings, args []string, now time.Time) (h
 	}
 	switch {
 	case len(args) > 1:
-		if spec.Task.Exec, err = f.task(args[1:], set); err != nil {
+		if spec.Task.Exec, err = f.task(args[1:], &spec, set); err != nil {
 			return s, err
 		}
 	case f.Type == "":

@@ -24,6 +24,7 @@ type specFlags struct {
 	At          string
 	In          time.Duration
 	Flow        flowFlags
+	Files       fileFlags
 }
 
 // register adds the flags; attempts is the usual number of attempts, 0 for the server's.
@@ -43,6 +44,7 @@ func (f *specFlags) registerTimes(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.In, "in", 0, "`TIME` from now to the earliest start, such as 10m")
 	fs.StringVar(&f.Group, "group", "", "`NAME` shared by jobs that belong together")
 	f.Flow.register(fs)
+	f.Files.register(fs)
 }
 
 // spec is a job as the flags have it, without a type or a task.
@@ -59,6 +61,9 @@ func (f *specFlags) spec(s *settings, now time.Time) (haulier.Spec, error) {
 		return spec, err
 	}
 	if spec.Flow, err = f.Flow.flow(); err != nil {
+		return spec, err
+	}
+	if spec.Files, err = f.Files.files(); err != nil {
 		return spec, err
 	}
 	if f.RetryFor > 0 {
@@ -140,8 +145,8 @@ func (f *execFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.Type, "type", "", "`NAME` of what the job does; exec unless said")
 }
 
-// task is a command as the flags have it.
-func (f *execFlags) task(argv []string, s *settings) (*haulier.ExecTask, error) {
+// task is the command of a job as the flags have it.
+func (f *execFlags) task(argv []string, spec *haulier.Spec, s *settings) (*haulier.ExecTask, error) {
 	t := &haulier.ExecTask{Argv: argv, Shell: f.Shell, Dir: f.Dir, Grace: haulier.Duration(f.Grace)}
 	for _, item := range f.Env {
 		k, v, ok := strings.Cut(item, "=")
@@ -153,7 +158,7 @@ func (f *execFlags) task(argv []string, s *settings) (*haulier.ExecTask, error) 
 		}
 		t.Env[k] = v
 	}
-	if t.Dir == "" && s.here() {
+	if t.Dir == "" && spec.Files == nil && s.here() {
 		if dir, err := os.Getwd(); err == nil {
 			t.Dir = dir
 		}

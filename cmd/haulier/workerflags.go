@@ -41,6 +41,7 @@ type workerFlags struct {
 	Concurrency int
 	Lease       time.Duration
 	State       string
+	Cache       byteSize
 	Labels      []string
 	// AllowPrivate lets tasks of kind http call addresses of the network inside.
 	AllowPrivate bool
@@ -61,6 +62,8 @@ func (f *workerFlags) register(fs *pflag.FlagSet, kinds ...haulier.Kind) {
 	fs.IntVar(&f.Concurrency, "concurrency", runtime.NumCPU(), "`N` jobs that it runs at once")
 	fs.DurationVar(&f.Lease, "lease", haulier.DefaultLease, "`TIME` after which the jobs of a lost worker run again")
 	fs.StringVar(&f.State, "state", "", "`DIR` from which the next worker takes over what this one leaves when it is killed; a folder of its name and server in $XDG_STATE_HOME/haulier unless said")
+	f.Cache = worker.DefaultCache
+	fs.Var(&f.Cache, "cache", "`SIZE` of files that are kept for the next job that needs them; 0: none")
 	fs.StringArrayVar(&f.Labels, "label", nil, "`KEY=VALUE` that people see with the worker; may be repeated")
 }
 
@@ -68,7 +71,10 @@ func (f *workerFlags) register(fs *pflag.FlagSet, kinds ...haulier.Kind) {
 func (f *workerFlags) config(s *settings, version string, log *slog.Logger) (worker.Config, error) {
 	c := worker.Config{
 		Name: f.Name, Tenants: f.Tenants, Types: f.Types, Concurrency: f.Concurrency, Lease: f.Lease,
-		Dir: f.State, Version: version, Log: log,
+		Dir: f.State, Version: version, Log: log, Cache: int64(f.Cache),
+	}
+	if c.Cache == 0 {
+		c.Cache = -1
 	}
 	var err error
 	for _, kind := range f.Executors {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/haulier/haulier"
-	"github.com/haulier/haulier/blob"
 )
 
 // blob reads a blob of the default tenant.
@@ -26,7 +25,7 @@ func (h *Harness) blob(addr string) ([]byte, error) {
 
 func (h *Harness) put(content string) string {
 	h.t.Helper()
-	addr := blob.Address([]byte(content))
+	addr := haulier.BlobAddress([]byte(content))
 	if err := h.PutBlob(h.t.Context(), haulier.DefaultTenant, addr, strings.NewReader(content)); err != nil {
 		h.t.Fatalf("put: %v", err)
 	}
@@ -96,14 +95,14 @@ var filing = []behaviour{
 		if missing, err := h.MissingBlobs(t.Context(), "other", []string{addr}); err != nil || len(missing) != 1 {
 			t.Errorf("another tenant knows of it: %v, %v", missing, err)
 		}
-		if err := h.PutBlob(t.Context(), haulier.DefaultTenant, blob.Address([]byte("x")), strings.NewReader("y")); !errors.Is(err, haulier.ErrInvalid) {
+		if err := h.PutBlob(t.Context(), haulier.DefaultTenant, haulier.BlobAddress([]byte("x")), strings.NewReader("y")); !errors.Is(err, haulier.ErrInvalid) {
 			t.Errorf("other content: %v, want ErrInvalid", err)
 		}
 	}},
 	{"uploads go after a day, unless they are asked for or listed", func(t *testing.T, h *Harness) {
 		lost, asked := h.put("lost"), h.put("asked for")
 		fs := h.fileset("data", "a.txt", "listed")
-		listed := blob.Address([]byte("listed"))
+		listed := haulier.BlobAddress([]byte("listed"))
 		h.pass(20 * time.Hour)
 		if missing, err := h.MissingBlobs(t.Context(), haulier.DefaultTenant, []string{asked, lost[:63] + "g"}); err == nil {
 			t.Fatalf("a bad address: %v", missing)
@@ -185,7 +184,7 @@ var filing = []behaviour{
 		}
 	}},
 	{"a manifest that lists what is not there, or leads out, is refused", func(t *testing.T, h *Harness) {
-		gone := blob.Address([]byte("gone"))
+		gone := haulier.BlobAddress([]byte("gone"))
 		for _, lines := range []string{
 			``, `{"fileset":2}`, `{"fileset":1}` + "\nx",
 			`{"fileset":1}` + "\n" + `{"path":"a","mode":"644","size":4,"blob":"` + gone + `"}`,
@@ -221,7 +220,7 @@ var filing = []behaviour{
 			t.Fatal(err)
 		}
 		h.finish(s, j, haulier.OutcomeOK)
-		content := blob.Address([]byte("one"))
+		content := haulier.BlobAddress([]byte("one"))
 		h.pass(48 * time.Hour)
 		if err := h.SweepBlobs(t.Context()); err != nil {
 			t.Fatal(err)
@@ -233,7 +232,7 @@ var filing = []behaviour{
 		h.sweep()
 		h.pass(time.Hour)
 		h.wantBlob("a file that nothing has", content, false)
-		h.wantBlob("a file of the next version", blob.Address([]byte("two")), true)
+		h.wantBlob("a file of the next version", haulier.BlobAddress([]byte("two")), true)
 	}},
 	{"an output is a version by the commit of the end, for the jobs that come after", func(t *testing.T, h *Harness) {
 		build := withFiles(haulier.Files{Outputs: &haulier.Output{Fileset: "dist"}})
@@ -275,7 +274,7 @@ var filing = []behaviour{
 		for i, j := range h.claim(s, 3) {
 			reports = append(reports, haulier.Report{Ref: ref(j), Kind: haulier.ReportFinish, Outcome: haulier.OutcomeFailed, Output: h.manifest("f", fmt.Sprint(i))})
 		}
-		reports[1].Output = blob.Address([]byte("never put"))
+		reports[1].Output = haulier.BlobAddress([]byte("never put"))
 		if errs := h.report(s, reports...); errs[0] != nil || errs[1] == nil || errs[2] != nil {
 			t.Fatalf("reports: %v", errs)
 		}
@@ -330,7 +329,7 @@ var filing = []behaviour{
 		if res[5].Err == nil {
 			t.Error("a bad type was taken")
 		}
-		addr := blob.Address(big)
+		addr := haulier.BlobAddress(big)
 		if _, err := h.Cancel(t.Context(), haulier.Selection{IDs: ids}, "test", ""); err != nil {
 			t.Fatal(err)
 		}

@@ -47,6 +47,10 @@ func fullJob(f *fixture) haulier.Job {
 			},
 			RetryUntil: f.at(240 * time.Hour), Timeout: haulier.Duration(time.Minute), Labels: map[string]string{"k": "v", "empty": ""},
 			Retention: haulier.Duration(time.Hour), Group: "g", Parent: haulier.NewID(f.now),
+			Files: &haulier.Files{
+				Inputs:  []haulier.Input{{Fileset: "f", From: "a", Patterns: []string{"*"}, To: "t"}},
+				Outputs: &haulier.Output{Fileset: "o", Patterns: []string{"p"}, On: haulier.OnFailed, Keep: 2},
+			},
 			Flow: &haulier.Flow{
 				Ref: "r", Needs: []haulier.Need{{Job: haulier.NewID(f.now), Ref: "a", On: haulier.OnFinished}}, Holds: []string{"h"},
 				YieldsTo: []haulier.Yield{{Key: "y", Below: 3, For: haulier.Duration(time.Minute)}},
@@ -57,7 +61,7 @@ func fullJob(f *fixture) haulier.Job {
 		Status: haulier.Status{
 			Rev: 77, State: haulier.Failed, RunAt: f.at(time.Microsecond), Attempt: 4, Spared: 2, Crashes: 1,
 			Session: haulier.NewID(f.now), Worker: "w", Cancelling: true, Percent: 12.5, Step: "step", Outcome: haulier.OutcomeFailed,
-			Code: -9, Error: "e", Reason: "r", Result: []byte{0xfe, 0}, LogBlob: "log", LogSize: 1 << 40,
+			Code: -9, Error: "e", Reason: "r", Result: []byte{0xfe, 0}, OutputVersion: 3, LogBlob: "log", LogSize: 1 << 40,
 			UpdatedAt: f.at(1), StartedAt: f.at(2 * time.Microsecond), FinishedAt: f.at(3 * time.Microsecond), PurgeAt: f.at(time.Hour),
 			History:    []haulier.Change{{At: f.now, State: haulier.Pending, Step: "s", By: "b"}, {At: f.at(time.Millisecond), State: haulier.Claimed}},
 			HistoryCut: 5,
@@ -72,7 +76,7 @@ func fullJob(f *fixture) haulier.Job {
 func testRoundTrip(_ *testing.T, f *fixture) {
 	j := fullJob(f)
 	j.UpdatedAt = f.now
-	for _, part := range []any{j.Spec, j.Status, *j.Backoff, *j.Task.Exec, *j.Flow, j.Needs[0], j.YieldsTo[0], *j.Unique, *j.Standing} {
+	for _, part := range []any{j.Spec, j.Status, *j.Backoff, *j.Task.Exec, *j.Files, j.Inputs[0], *j.Outputs, *j.Flow, j.Needs[0], j.YieldsTo[0], *j.Unique, *j.Standing} {
 		v := reflect.ValueOf(part)
 		for i := range v.NumField() {
 			if v.Field(i).IsZero() {
