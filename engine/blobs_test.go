@@ -169,7 +169,7 @@ func (h *hoard) live() {
 		}
 		wg.Wait()
 		h.check()
-		time.Sleep(time.Duration(h.seed%5) * 13 * time.Hour)
+		<-time.After(time.Duration(h.seed%5) * 13 * time.Hour)
 	}
 	h.clear()
 }
@@ -201,7 +201,7 @@ func (h *hoard) step(rng *rand.Rand, e *engine.Engine) error {
 	case 4:
 		return h.drop(e, 1)
 	default:
-		time.Sleep(time.Duration(rng.IntN(16)) * time.Hour)
+		<-time.After(time.Duration(rng.IntN(16)) * time.Hour)
 		return e.SweepBlobs(ctx)
 	}
 }
@@ -232,7 +232,7 @@ func (h *hoard) push(rng *rand.Rand, e *engine.Engine) error {
 	if err := e.PutBlob(ctx, "default", manifest, strings.NewReader(lines)); err != nil {
 		return err
 	}
-	time.Sleep(time.Duration(rng.IntN(8)) * time.Hour)
+	<-time.After(time.Duration(rng.IntN(8)) * time.Hour)
 	_, err = e.AddFileset(ctx, haulier.FilesetRequest{Tenant: "default", Name: fmt.Sprint("f", rng.IntN(3)), Manifest: manifest, Keep: rng.IntN(3)})
 	return err
 }
@@ -303,7 +303,7 @@ func (h *hoard) clear() {
 		}
 	}
 	for range 2 { // manifests first, then what they listed
-		time.Sleep(100 * time.Hour)
+		<-time.After(100 * time.Hour)
 		if err := e.SweepBlobs(ctx); err != nil {
 			h.t.Fatal(err)
 		}
