@@ -1,0 +1,75 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/haulier/haulier"
+)
+
+// Codes of errors by which the driver decides (PostgreSQL, appendix A).
+const (
+	codeUniqueViolation      = "23505"
+	codeSerializationFailure = "40001"
+	codeDeadlock             = "40P01"
+	classData                = "22"    // a value that PostgreSQL can't hold
+	codeUnknownCharacter     = "22021" // a zero byte, or none of UTF-8
+	codeDataCorrupted        = "XX001"
+	codeIndexCorrupted       = "XX002"
+	codeReadOnly             = "25006"
+	codeNoTable              = "42P01"
+	codeNoPrivilege          = "42501"
+)
+
+func codeOf(err error) string {
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}
+
+// translate makes an error of the database one of haulier's.
+func translate(err error) error {
+	if err == nil {
+		return nil
+	}
+	hint := ""
+	switch code := codeOf(err); code {
+	case "":
+		var unreached *pgconn.ConnectError
+		if !errors.As(err, &unreached) && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
+			return err // of the caller's context
+		}
+		hint = "look whether PostgreSQL runs and can be reached, then try again"
+	case codeUnknownCharacter:
+		return fmt.Errorf("%w: PostgreSQL keeps text in UTF-8 without zero bytes: %v", haulier.ErrInvalid, err)
+	case codeDataCorrupted, codeIndexCorrupted:
+		return fmt.Errorf("%w: %v: restore the database from a copy", haulier.ErrCorrupt, err)
+	case codeReadOnly:
+		hint = "the URL must name the primary: add target_session_attrs=read-write"
+	case codeNoTable:
+		hint = "the tables are missing: run haulier store migrate"
+	case codeNoPrivilege:
+		hint = "let the role of the URL use the schema and its tables"
+	default:
+		if strings.HasPrefix(code, classData) {
+			return fmt.Errorf("%w: %v", haulier.ErrInvalid, err)
+		}
+		hint = "try again"
+	}
+	return fmt.Errorf("%w: %w: %s", haulier.ErrUnavailable, err, hint)
+}
+
+// passing says that the transaction was undone for reasons that may not hold when it is tried again.
+func passing(err error) bool {
+	switch codeOf(err) {
+	case codeSerializationFailure, codeDeadlock, codeUniqueViolation:
+		return true
+	}
+	return false
+}
