@@ -44,7 +44,7 @@ func openNode(ctx context.Context, f *nodeFlags, s *settings, log *slog.Logger) 
 	if url == "" {
 		url = "pebble:" + filepath.Join(n.data, "store")
 	}
-	if n.store, err = openStore(ctx, url, storeOptions{Durability: f.Durability, Log: log}); err != nil {
+	if n.store, err = openStore(ctx, url, storeOptions{Durability: f.Durability, NoMigrate: f.NoMigrate, Log: log}); err != nil {
 		return n, err
 	}
 	if n.data == "" {

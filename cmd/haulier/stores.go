@@ -10,12 +10,14 @@ import (
 	"github.com/haulier/haulier"
 	"github.com/haulier/haulier/store/mem"
 	"github.com/haulier/haulier/store/pebble"
+	"github.com/haulier/haulier/store/postgres"
 	"github.com/haulier/haulier/store/redis"
 )
 
 // storeOptions are what the driver of a store may want to know.
 type storeOptions struct {
 	Durability string // sync or process
+	NoMigrate  bool   // a database's tables are left as they are
 	Log        *slog.Logger
 }
 
@@ -25,6 +27,9 @@ var stores = map[string]func(ctx context.Context, url string, o storeOptions) (h
 	"mem":    openMem,
 	"redis":  openRedis,
 	"rediss": openRedis,
+
+	"postgres":   openPostgres,
+	"postgresql": openPostgres,
 }
 
 // openStore opens the store of the URL, such as pebble:/var/lib/haulier/store.
@@ -69,6 +74,18 @@ func openRedis(ctx context.Context, url string, o storeOptions) (haulier.Store, 
 		d = redis.Process
 	}
 	s, err := redis.Open(ctx, url, redis.Options{Durability: d, Log: o.Log})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func openPostgres(ctx context.Context, url string, o storeOptions) (haulier.Store, error) {
+	d := postgres.Sync
+	if o.Durability == "process" {
+		d = postgres.Process
+	}
+	s, err := postgres.Open(ctx, url, postgres.Options{Durability: d, NoMigrate: o.NoMigrate, Log: o.Log})
 	if err != nil {
 		return nil, err
 	}

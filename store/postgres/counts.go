@@ -145,9 +145,9 @@ func (s *Store) bands(ctx context.Context) ([]haulier.BandHead, error) {
 	}
 	type row struct {
 		haulier.BandHead
-		line  line
-		at    pgtype.Timestamptz
-		id    pgtype.UUID
+		line line
+		at   pgtype.Timestamptz
+		id   pgtype.UUID
 	}
 	found, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (b row, err error) {
 		b.line.spot = spotPending

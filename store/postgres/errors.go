@@ -62,8 +62,15 @@ func translate(err error) error {
 		}
 		hint = "try again"
 	}
-	return fmt.Errorf("%w: %w: %s", haulier.ErrUnavailable, err, hint)
+	return fmt.Errorf("%w: %w: %s", haulier.ErrUnavailable, oneLine{err}, hint)
 }
+
+// oneLine is an error of the client's, whose text may have several lines.
+type oneLine struct{ error }
+
+func (e oneLine) Error() string { return strings.Join(strings.Fields(e.error.Error()), " ") }
+
+func (e oneLine) Unwrap() error { return e.error }
 
 // passing says that the transaction was undone for reasons that may not hold when it is tried again.
 func passing(err error) bool {
