@@ -33,7 +33,7 @@ func (s *Store) commit(ctx context.Context, b *haulier.Batch) error {
 	if err != nil {
 		return err
 	}
-	reply, err := s.write(ctx, b.Sync, args)
+	reply, err := s.run(ctx, commitScript, args...).ToArray()
 	if err != nil {
 		return translate(ctx, err)
 	}
@@ -42,36 +42,18 @@ func (s *Store) commit(ctx context.Context, b *haulier.Batch) error {
 		return fmt.Errorf("%s %s: %w: it is at revision %s", a.text(), a.text(), haulier.ErrConflict, a.text())
 	}
 	changes, err := changesOf(b, &a)
-	if err != nil || len(changes) == 0 {
+	if err != nil {
 		return err
 	}
-	return s.feed.settle(ctx, c, changes)
-}
-
-// waitAOF is for how long a commit waits until it is on the disk, in milliseconds.
-const waitAOF = 10_000
-
-// write calls the commit's script and, where that is needed, waits for the disk on the same connection.
-func (s *Store) write(ctx context.Context, sync bool, args []string) ([]rueidis.RedisMessage, error) {
-	if !sync || !s.waitAOF {
-		return s.run(ctx, commitScript, args...).ToArray()
+	if len(changes) > 0 {
+		if err := s.feed.settle(ctx, c, changes); err != nil {
+			return err
+		}
 	}
-	wait := func() rueidis.Completed {
-		return s.client.B().Waitaof().Numlocal(1).Numreplicas(0).Timeout(waitAOF).Build()
+	if b.Sync && s.disk != nil {
+		return s.disk.sync(ctx)
 	}
-	res := s.client.DoMulti(ctx, commitScript.bySum(s, args), wait())
-	if noScript(res[0].Error()) {
-		res = s.client.DoMulti(ctx, commitScript.whole(s, args), wait())
-	}
-	reply, err := res[0].ToArray()
-	if err != nil {
-		return nil, err
-	}
-	synced, err := res[1].AsIntSlice()
-	if err == nil && (len(synced) == 0 || synced[0] < 1) {
-		err = fmt.Errorf("%w: its disk has not taken what was written within %d seconds; it may be lost at power loss", haulier.ErrUnavailable, waitAOF/1000)
-	}
-	return reply, err
+	return nil
 }
 
 // arguments are those of the commit's script.

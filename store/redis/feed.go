@@ -238,7 +238,11 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // read waits for entries and tells them.
 func (r *reader) read(ctx context.Context) error {
 	cmd := r.client.B().Xread().Count(200).Block(block.Milliseconds()).Streams().Key(r.key).Id(r.position).Build()
-	streams, err := r.client.Do(ctx, cmd).AsXReadSlices()
+	// By twice the time Redis would have answered. With a deadline, the client would not heed that ctx ends before it.
+	limited, cancel := context.WithCancel(ctx)
+	defer time.AfterFunc(2*block, cancel).Stop()
+	defer cancel()
+	streams, err := r.client.Do(limited, cmd).AsXReadSlices()
 	if rueidis.IsRedisNil(err) {
 		return nil // nothing came
 	}

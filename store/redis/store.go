@@ -65,7 +65,7 @@ type Store struct {
 	prefix  string // of all keys
 	log     *slog.Logger
 	opening haulier.Opening
-	waitAOF bool         // Batch.Sync has to wait until the AOF is on disk
+	disk    *disk        // what Batch.Sync waits for; nil: nothing
 	floor   atomic.Int64 // latest time that was seen, in microseconds
 	feed    *feed
 
@@ -109,7 +109,14 @@ func (s *Store) open(ctx context.Context, a *address, o Options) error {
 	if err := found.check(a.volatile); err != nil {
 		return err
 	}
-	s.waitAOF = o.Durability == Sync && found.aof && found.fsync != "always" && found.hasWaitAOF()
+	if o.Durability == Sync && found.aof && found.fsync != "always" {
+		if found.hasWaitAOF() {
+			s.disk = &disk{client: s.client, key: s.prefix + "server"}
+		} else {
+			o.Log.Warn("the last second before a loss of power may be lost; set appendfsync always, or upgrade Redis to 7.2",
+				"appendfsync", found.fsync, "version", found.version)
+		}
+	}
 	s.feed = newFeed(s)
 	reply, err := s.run(ctx, openScript, s.feed.tag(0), "0", found.run).ToArray()
 	if err != nil {
@@ -159,9 +166,13 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.closed = true
+	var err error
+	if s.disk != nil {
+		err = s.disk.close()
+	}
 	s.feed.close()
 	s.client.Close()
-	return nil
+	return err
 }
 
 // Now implements haulier.Store: it is the clock of Redis.

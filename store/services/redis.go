@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"sync"
@@ -20,6 +19,7 @@ import (
 type RedisServer struct {
 	Dir  string
 	Addr string
+	args []string
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has ended
 	said bytes.Buffer  // its log; to be read after done
@@ -106,32 +106,37 @@ func tryRedis(dir string, settings []string) (*RedisServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &RedisServer{Dir: dir, Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), done: make(chan struct{})}
-	args := append([]string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--appendonly", "yes", "--daemonize", "no",
-		"--pidfile", filepath.Join(dir, "pid")}, settings...)
-	r.cmd = exec.Command("redis-server", args...)
+	r := &RedisServer{Dir: dir, Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
+	r.args = append([]string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--appendonly", "yes"}, settings...)
+	return r, r.Start()
+}
+
+// Start starts it again after a Kill, and waits until it has loaded its data.
+func (r *RedisServer) Start() error {
+	r.cmd, r.done = exec.Command("redis-server", r.args...), make(chan struct{})
+	r.said.Reset()
 	r.cmd.Stdout, r.cmd.Stderr = &r.said, &r.said
 	dieWithParent(r.cmd)
-	started := make(chan error)
+	cmd, done, started := r.cmd, r.done, make(chan error)
 	go func() {
 		// Linux ends the child together with the thread that has started it.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		defer close(r.done)
-		err := r.cmd.Start()
+		defer close(done)
+		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = r.cmd.Wait() // it is killed in the end
+			_ = cmd.Wait() // it is killed in the end
 		}
 	}()
 	if err := <-started; err != nil {
-		return nil, err
+		return err
 	}
 	if err := r.await(); err != nil {
 		r.Kill()
-		return nil, fmt.Errorf("start redis-server: %w\n%s", err, r.said.Bytes())
+		return fmt.Errorf("start redis-server: %w\n%s", err, r.said.Bytes())
 	}
-	return r, nil
+	return nil
 }
 
 // await waits until the server answers.
