@@ -16,15 +16,19 @@ import (
 
 // Run runs the suite, each behaviour over a store of its own.
 func Run(t *testing.T, open func(t *testing.T) haulier.Store) {
+	all(t, func(t *testing.T, b behaviour) {
+		synctest.Test(t, func(t *testing.T) {
+			h := start(t, open(t))
+			defer h.stop()
+			b.check(t, h)
+		})
+	})
+}
+
+func all(t *testing.T, run func(t *testing.T, b behaviour)) {
 	for _, group := range [][]behaviour{enqueueing, attempts, sessions, operating, outputs, queues, looking, flowing, scheduling, ordering, hooking, notifying, windowing, counting, batching, filing} {
 		for _, b := range group {
-			t.Run(b.name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					h := start(t, open(t))
-					defer h.stop()
-					b.check(t, h)
-				})
-			})
+			t.Run(b.name, func(t *testing.T) { run(t, b) })
 		}
 	}
 }

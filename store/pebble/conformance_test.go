@@ -1,11 +1,14 @@
 package pebble_test
 
 import (
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/haulier/haulier"
+	"github.com/haulier/haulier/engine/enginetest"
 	"github.com/haulier/haulier/store/pebble"
 	"github.com/haulier/haulier/store/storetest"
 )
@@ -32,4 +35,17 @@ func TestContractWithLittleMemory(t *testing.T) {
 
 func TestDurableContract(t *testing.T) {
 	storetest.RunDurable(t, func(t *testing.T, dir string) haulier.Store { return open(t, dir, pebble.Options{}) })
+}
+
+func TestEngine(t *testing.T) {
+	enginetest.RunOutside(t, func(t *testing.T) enginetest.Driver {
+		var clock atomic.Pointer[func() time.Time]
+		s := open(t, "store", pebble.Options{FS: vfs.NewMem(), Now: func() time.Time {
+			if now := clock.Load(); now != nil {
+				return (*now)()
+			}
+			return time.Now()
+		}})
+		return enginetest.Driver{Store: s, SetClock: func(now func() time.Time) { clock.Store(&now) }}
+	})
 }

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/haulier/haulier"
+	"github.com/haulier/haulier/engine/enginetest"
 	"github.com/haulier/haulier/store/redis"
 	"github.com/haulier/haulier/store/services"
 	"github.com/haulier/haulier/store/storetest"
@@ -51,5 +52,12 @@ func TestContract(t *testing.T) {
 func TestDurableContract(t *testing.T) {
 	storetest.RunDurable(t, func(t *testing.T, dir string) haulier.Store {
 		return open(t, services.Redis(t).URL("prefix="+url.QueryEscape(dir)), redis.Options{})
+	})
+}
+
+func TestEngine(t *testing.T) {
+	enginetest.RunOutside(t, func(t *testing.T) enginetest.Driver {
+		s := open(t, services.Redis(t).URL(freshPrefix()), redis.Options{})
+		return enginetest.Driver{Store: s, SetClock: s.SetClock}
 	})
 }

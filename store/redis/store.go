@@ -65,8 +65,9 @@ type Store struct {
 	prefix  string // of all keys
 	log     *slog.Logger
 	opening haulier.Opening
-	disk    *disk        // what Batch.Sync waits for; nil: nothing
-	floor   atomic.Int64 // latest time that was seen, in microseconds
+	disk    *disk            // what Batch.Sync waits for; nil: nothing
+	floor   atomic.Int64     // latest time that was seen, in microseconds
+	clock   func() time.Time // of tests, in place of the server's; nil: none
 	feed    *feed
 
 	life   sync.RWMutex // read-locked by every call, locked by Close
@@ -199,7 +200,12 @@ func (s *Store) see(us int64) {
 	}
 }
 
-func (s *Store) floorText() string { return microText(s.floor.Load()) }
+func (s *Store) floorText() string {
+	if s.clock != nil {
+		return "=" + microText(s.clock().UnixMicro())
+	}
+	return microText(s.floor.Load())
+}
 
 // run calls a script, once: what it may have written is not repeated.
 func (s *Store) run(ctx context.Context, sc *script, args ...string) rueidis.RedisResult {
