@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -299,5 +300,49 @@ func TestSyncWaitsForTheDisk(t *testing.T) {
 	s = open(t, url, redis.Options{Durability: redis.Process})
 	if err := s.Commit(t.Context(), &haulier.Batch{Insert: newJobs(1), Sync: true}); err != nil || asked.Load() > 0 {
 		t.Errorf("with Process a commit waited %d times: %v", asked.Load(), err)
+	}
+}
+
+// TestPermissions works as a user who has what docs/redis.md lists, and no more.
+func TestPermissions(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/redis.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(doc), "(ACL): `")
+	list, _, _ = strings.Cut(list, "`")
+	server := services.StartRedis(t, t.TempDir())
+	if reply := command(t, server, append([]string{"ACL", "SETUSER", "haulier", "on", ">secret"}, strings.Fields(list)...)...); reply != "+OK" {
+		if !strings.Contains(reply, "waitaof") { // which Redis 7.0 does not know
+			t.Fatal(reply)
+		}
+		list = strings.ReplaceAll(list, "+waitaof", "")
+		if reply := command(t, server, append([]string{"ACL", "SETUSER", "haulier", "on", ">secret"}, strings.Fields(list)...)...); reply != "+OK" {
+			t.Fatal(reply)
+		}
+	}
+	s := open(t, "redis://haulier:secret@"+server.Addr+"/0", redis.Options{})
+	session := newSession(t, s)
+	if err := s.Commit(t.Context(), &haulier.Batch{Insert: newJobs(3), CheckIDs: true}); err != nil {
+		t.Fatal(err)
+	}
+	jobs, err := s.Claim(t.Context(), session, "w", []haulier.Take{{Band: benchBand, N: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := haulier.Batch{Update: []haulier.JobUpdate{finish(t, &jobs[0])}, Docs: []haulier.DocWrite{{Kind: "other", Key: "k", Value: []byte("v")}}}
+	if err := s.Commit(t.Context(), &b); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Commit(t.Context(), &haulier.Batch{Delete: []haulier.JobDelete{{ID: jobs[0].ID, Expect: b.Update[0].Status.Rev}}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Renew(t.Context(), session, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Check(t.Context(), t, s)
+	if _, err := redis.Open(t.Context(), "redis://haulier:secret@"+server.Addr+"/0?prefix=other", redis.Options{}); !errors.Is(err, haulier.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "docs/redis.md") {
+		t.Errorf("beyond the permissions: %v, want ErrUnavailable that says where they are listed", err)
 	}
 }

@@ -1,6 +1,35 @@
 package redis
 
-import "time"
+import (
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/haulier/haulier"
+)
 
 // SetClock makes the store take its time from now. It is called before the store is used.
 func (s *Store) SetClock(now func() time.Time) { s.clock = now }
+
+// What FuzzTexts looks at.
+var (
+	LaneText  = laneText
+	ParseLane = parseLane
+	BandText  = bandText
+	ParseBand = parseBand
+)
+
+// ReadTexts reads bytes as each thing that Redis or a caller may hand in as text, and returns the errors.
+func ReadTexts(a, b string) []error {
+	_, _, claimErr := parseClaim(a)
+	_, cursorErr := parseCursor(a)
+	_, countErr := parseCount(a, b)
+	_, docErr := parseDoc("other", "k", a)
+	_, jobErr := (&record{spec: a, status: b, claim: b}).job()
+	e, entryErr := parseEntry([]rueidis.XRangeFieldValue{{Field: "by", Value: a}, {Field: "n", Value: b}, {Field: a, Value: b}, {Field: b, Value: a}})
+	_, changeErr := e.decode()
+	if previous(a, 1) == a {
+		changeErr = haulier.ErrConflict // an entry follows itself
+	}
+	return []error{claimErr, cursorErr, countErr, docErr, jobErr, entryErr, changeErr}
+}

@@ -44,7 +44,13 @@ func (p spot) cursor() (string, error) {
 
 func parseCursor(text string) (p spot, err error) {
 	b, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || json.Unmarshal(b, &p) != nil {
+	if err == nil {
+		err = json.Unmarshal(b, &p)
+	}
+	if err == nil && p.Time != "" {
+		_, err = parseMicros(p.Time)
+	}
+	if err != nil {
 		return p, fmt.Errorf("%w: %.60q is no cursor; use the one that came with the page before", haulier.ErrInvalid, text)
 	}
 	return p, nil
