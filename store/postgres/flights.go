@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"math"
 	"slices"
 	"sync"
 
@@ -43,7 +44,7 @@ func (f *flights) turn(fl *flight, seq int64, ids []haulier.ID) {
 	defer f.mu.Unlock()
 	fl.seq, fl.ids = seq, ids
 	f.cond.Broadcast()
-	if fl.fresh || len(f.list) < 2 {
+	if fl.fresh || len(ids) == 0 {
 		return
 	}
 	mine := make(map[haulier.ID]bool, len(fl.ids))
@@ -56,6 +57,9 @@ func (f *flights) turn(fl *flight, seq int64, ids []haulier.ID) {
 		}
 	}
 }
+
+// settle waits until all that is under way here and may have changed the jobs has been told.
+func (f *flights) settle(ids []haulier.ID) { f.turn(&flight{}, math.MaxInt64, ids) }
 
 // precedes says whether o may have changed one of fl's jobs before it.
 func (o *flight) precedes(fl *flight, mine map[haulier.ID]bool) bool {

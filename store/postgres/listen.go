@@ -249,6 +249,7 @@ func (l *listener) look(ctx context.Context) error {
 	}
 	doubtful := l.doubtful()
 	l.s.watchers.begin()
+	defer l.s.watchers.end()
 	rows, err := l.s.pool.Query(ctx, l.s.text(readChanges), l.position, l.s.server, doubtful)
 	if err != nil {
 		return translate(err)
@@ -284,9 +285,20 @@ func (l *listener) look(ctx context.Context) error {
 		return err
 	}
 	l.position, l.looked = position, time.Now()
-	l.s.watchers.tellOthers(append(changes, settledChanges...))
+	changes = append(changes, settledChanges...)
+	// What this server did to these jobs before was carried out, and its answer may be on the way.
+	l.s.flights.settle(jobsOf(changes))
+	l.s.watchers.tellOthers(changes)
 	l.trim(ctx)
 	return nil
+}
+
+func jobsOf(changes []haulier.JobChange) []haulier.ID {
+	ids := make([]haulier.ID, len(changes))
+	for i := range changes {
+		ids[i] = changes[i].Spec.ID
+	}
+	return ids
 }
 
 // startAnew takes the present as what was seen last. When the last look is too long ago, rows that it did not show may be gone:
@@ -302,10 +314,12 @@ func (l *listener) startAnew(ctx context.Context) error {
 	if !first && l.s.watchers.some.Load() {
 		l.s.log.Warn("changes of other servers were missed; looking at what there is")
 		l.s.watchers.begin()
+		defer l.s.watchers.end()
 		changes, err := l.present(ctx)
 		if err != nil {
 			return err
 		}
+		l.s.flights.settle(jobsOf(changes))
 		l.s.watchers.tellOthers(changes)
 	}
 	l.position, l.looked = position, time.Now()

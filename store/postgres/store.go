@@ -142,7 +142,7 @@ func connect(ctx context.Context, url string) (*pgxpool.Pool, error) {
 		"application_name":   "haulier",
 		"synchronous_commit": "off", // transactions that are to be synced say so
 		// All statements go by an index. What the planner believes of tables that change as fast as these must not mislead it.
-		"enable_seqscan": "off", "enable_bitmapscan": "off", "plan_cache_mode": "force_generic_plan",
+		"enable_seqscan": "off", "enable_bitmapscan": "off", "plan_cache_mode": "force_generic_plan", "jit": "off",
 	} {
 		if _, set := cfg.ConnConfig.RuntimeParams[name]; !set {
 			cfg.ConnConfig.RuntimeParams[name] = value

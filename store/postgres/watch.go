@@ -55,11 +55,17 @@ func (w *watchers) tell(changes []haulier.JobChange) {
 	w.call(changes)
 }
 
-// begin is called before changes of others are read, and tellOthers after it.
+// begin is called before changes of others are read, end when they were told or could not be read.
 func (w *watchers) begin() {
 	w.telling.Lock()
 	defer w.telling.Unlock()
 	w.meanwhile = map[haulier.ID]uint64{}
+}
+
+func (w *watchers) end() {
+	w.telling.Lock()
+	defer w.telling.Unlock()
+	w.meanwhile = nil
 }
 
 // tellOthers calls the watchers with changes of other servers, but for those that were overtaken by changes of this one.
@@ -68,11 +74,14 @@ func (w *watchers) tellOthers(changes []haulier.JobChange) {
 	defer w.telling.Unlock()
 	news := changes[:0]
 	for _, c := range changes {
-		if told, ok := w.meanwhile[c.Spec.ID]; !ok || c.Status.State != 0 && told < c.Status.Rev {
+		rev := c.Status.Rev
+		if c.Status.State == 0 {
+			rev = gone
+		}
+		if told, ok := w.meanwhile[c.Spec.ID]; !ok || told < rev {
 			news = append(news, c)
 		}
 	}
-	w.meanwhile = nil
 	if len(news) > 0 {
 		w.call(news)
 	}
