@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/haulier/haulier"
+	"github.com/haulier/haulier/engine/enginetest"
 	"github.com/haulier/haulier/store/postgres"
 	"github.com/haulier/haulier/store/services"
 	"github.com/haulier/haulier/store/storetest"
@@ -77,5 +78,13 @@ func TestDurableContract(t *testing.T) {
 			dropAtEnd(t, url, schema)
 		}
 		return open(t, url, schema)
+	})
+}
+
+func TestEngine(t *testing.T) {
+	url := services.Postgres(t).URL()
+	enginetest.RunOutside(t, func(t *testing.T) enginetest.Driver {
+		s := open(t, url, newSchema(t, url))
+		return enginetest.Driver{Store: s, SetClock: s.SetClock}
 	})
 }
