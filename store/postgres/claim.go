@@ -107,7 +107,7 @@ func (s *Store) carryOutClaims(g []*claimRequest, slot int16) {
 	}
 	for _, r := range g {
 		if r.err == nil && err != nil {
-			r.jobs, r.err = nil, translate(err)
+			r.jobs, r.err = nil, translateRead(err)
 		}
 		close(r.done)
 	}
@@ -207,6 +207,8 @@ func (t *claimTx) take(ctx context.Context) error {
 	}
 	var b pgx.Batch
 	b.Queue(`BEGIN`)
+	var crash pgtype.Timestamptz
+	b.Queue(t.s.text(readCrash)).QueryRow(func(row pgx.Row) error { return row.Scan(&crash) })
 	b.Queue(t.s.text(holdLeases), uuids(sessions)).Query(t.readLeases)
 	for _, band := range t.bands {
 		at, id := beginOfTime, pgtype.UUID{Valid: true}
@@ -218,6 +220,9 @@ func (t *claimTx) take(ctx context.Context) error {
 		b.Queue(t.s.text(firstOfBand), band.line.lane, band.line.rank, at, id).Query(band.readFirst)
 	}
 	err := t.conn.SendBatch(ctx, &b).Close()
+	if err == nil {
+		err = t.s.crashed(crash)
+	}
 	for _, band := range t.bands {
 		if err != nil {
 			t.s.floors.abandon(band.look)

@@ -255,7 +255,7 @@ func (s *Store) carryOut(g *group) {
 	}
 	for _, r := range g.reqs {
 		if r.err == nil && err != nil {
-			r.err = translate(err)
+			r.err = translateRead(err)
 		}
 		close(r.done)
 	}

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -118,7 +119,7 @@ func (l *listener) hear(ctx context.Context, conn *pgx.Conn) {
 			if conn, err = l.connect(ctx); err != nil {
 				continue
 			}
-			if err := l.look(ctx); err != nil {
+			if err := errors.Join(l.s.lookForCrash(ctx), l.look(ctx)); err != nil {
 				_ = conn.Close(ctx)
 				conn = nil
 				continue

@@ -44,9 +44,9 @@ func (s *Store) Jobs(ctx context.Context, ids []haulier.ID) ([]*haulier.Job, err
 	return jobs, nil
 }
 
-// translateRead is translate, but for errors of what was read.
+// translateRead is translate, but for errors that are haulier's already.
 func translateRead(err error) error {
-	if errors.Is(err, haulier.ErrCorrupt) {
+	if errors.Is(err, haulier.ErrCorrupt) || errors.Is(err, haulier.ErrUnavailable) {
 		return err
 	}
 	return translate(err)

@@ -60,6 +60,7 @@ type Store struct {
 	sync    bool  // of commits that ask for it
 	server  int32 // number of this store among those that share the tables
 	clock   clock
+	crash   crash
 	lanes   *lanes
 	floors  *floors
 	flights *flights
@@ -105,6 +106,7 @@ func open(ctx context.Context, url string, o Options) (*Store, error) {
 		commits: make(chan *commitRequest, 1024), claims: make(chan *claimRequest, 1024),
 	}
 	s.lanes, s.floors, s.flights = newLanes(s), newFloors(), newFlights()
+	s.crash.done = make(chan struct{})
 	if err := s.start(ctx, o); err != nil {
 		pool.Close()
 		return nil, err
@@ -168,7 +170,7 @@ func (s *Store) start(ctx context.Context, o Options) error {
 	if err := s.pool.QueryRow(ctx, s.text(`SELECT nextval('haulier.servers')::int`)).Scan(&s.server); err != nil {
 		return translate(err)
 	}
-	if s.opening.ClaimsLost, err = s.lookForCrash(ctx); err != nil {
+	if s.opening.ClaimsLost, err = s.noteCrash(ctx); err != nil {
 		return err
 	}
 	if err := s.measureClock(ctx, 3); err != nil {
@@ -181,26 +183,17 @@ func (s *Store) start(ctx context.Context, o Options) error {
 	return s.listen(ctx)
 }
 
-// crashMemory is for how long after a crash was first seen servers that start are told of it.
-const crashMemory = 10 * time.Minute
-
-// lookForCrash says whether PostgreSQL has crashed lately: a table that is not logged is empty after that.
-func (s *Store) lookForCrash(ctx context.Context) (lost bool, err error) {
-	_, err = s.pool.Exec(ctx, s.text(`INSERT INTO haulier.crash (found_at) SELECT clock_timestamp() WHERE NOT EXISTS (SELECT FROM haulier.crash)`))
-	if err == nil {
-		err = s.pool.QueryRow(ctx, s.text(`SELECT coalesce(max(found_at) > clock_timestamp() - $1::interval, false) FROM haulier.crash`), crashMemory).Scan(&lost)
-	}
-	return lost, translate(err)
-}
-
 // enter begins a call; leave ends it. Close waits for it.
 func (s *Store) enter() error {
 	s.life.RLock()
+	err := s.crash.failed()
 	if s.closed {
-		s.life.RUnlock()
-		return fmt.Errorf("store: %w: it was closed", haulier.ErrUnavailable)
+		err = fmt.Errorf("store: %w: it was closed", haulier.ErrUnavailable)
 	}
-	return nil
+	if err != nil {
+		s.life.RUnlock()
+	}
+	return err
 }
 
 func (s *Store) leave() { s.life.RUnlock() }
