@@ -1,0 +1,135 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/haulier/haulier"
+)
+
+// Claim implements haulier.Store. Where etcd takes few comparisons in a transaction, it brings fewer jobs than asked for.
+func (s *Store) Claim(ctx context.Context, session haulier.ID, by string, takes []haulier.Take) ([]haulier.Job, error) {
+	if err := s.enter(); err != nil {
+		return nil, fmt.Errorf("claim: %w", err)
+	}
+	defer s.leave()
+	s.claiming.Lock()
+	defer s.claiming.Unlock()
+	jobs, err := s.claim(ctx, session, by, takes)
+	if err != nil {
+		return nil, fmt.Errorf("claim: %w", err)
+	}
+	return jobs, nil
+}
+
+// claimRounds bounds how often a claim begins again when others were faster each time.
+const claimRounds = 20
+
+func (s *Store) claim(ctx context.Context, session haulier.ID, by string, takes []haulier.Take) ([]haulier.Job, error) {
+	for round := range claimRounds {
+		found, err := s.candidates(ctx, session, takes, round)
+		if err != nil || len(found) == 0 {
+			return nil, err
+		}
+		w := &change{s: s}
+		w.alive(session)
+		now := s.now()
+		jobs := make([]haulier.Job, len(found))
+		for i, r := range found {
+			next, err := r.job().Next(haulier.Event{Kind: haulier.EventClaim, Session: session, By: by}, now)
+			if err != nil {
+				return nil, err // a pending job always admits a claim
+			}
+			w.update(r.spec, r, &next)
+			jobs[i] = haulier.Job{Spec: *r.spec, Status: next}
+		}
+		if done, err := w.commit(ctx); err != nil {
+			return nil, err
+		} else if done {
+			return jobs, nil
+		}
+	}
+	return nil, nil
+}
+
+// candidates are the jobs to take, in order. In later rounds some of the first are left to others at random, so that servers that
+// want the same jobs do not get in each other's way for ever.
+func (s *Store) candidates(ctx context.Context, session haulier.ID, takes []haulier.Take, round int) ([]*record, error) {
+	scans := make(map[haulier.Band]*scan, len(takes))
+	order := make([]*scan, 0, len(takes))
+	skip := 0
+	s.view.mu.Lock()
+	for _, t := range takes {
+		c := scans[t.Band]
+		if c == nil {
+			c = &scan{line: s.view.band(t.Band)}
+			scans[t.Band] = c
+			order = append(order, c)
+		}
+		c.want += max(t.N, 0)
+	}
+	if round > 1 {
+		skip = rand.IntN(round * 8)
+		for _, c := range order {
+			c.want += skip
+		}
+	}
+	s.view.mu.Unlock()
+	defer func() {
+		s.view.mu.Lock()
+		defer s.view.mu.Unlock()
+		for b := range scans {
+			s.view.forget(b)
+		}
+	}()
+	alive := &pb.RangeRequest{Key: []byte(s.prefix + docKey(haulier.DocSession, session.String())), CountOnly: true}
+	answers, err := s.scan(ctx, []*pb.RangeRequest{alive}, order...)
+	if err != nil {
+		return nil, err
+	}
+	if answers[0].Count == 0 {
+		return nil, lost(session)
+	}
+	var ids []haulier.ID
+	var keys []string
+	for _, t := range takes {
+		c := scans[t.Band]
+		if left := len(c.keys) - max(t.N, 0); skip > 0 && left > 0 {
+			c.keys = c.keys[min(skip, left):]
+		}
+		n := min(max(t.N, 0), len(c.keys))
+		for _, key := range c.keys[:n] {
+			id, err := lastID(key)
+			if err != nil {
+				return nil, corrupt("%s%.80s ends with no id", c.line.prefix, key)
+			}
+			ids, keys = append(ids, id), append(keys, c.line.prefix+key)
+		}
+		c.keys = c.keys[n:]
+	}
+	if most := int(s.most.Load()) - branch - 1; len(ids) > most {
+		ids = ids[:most]
+	}
+	return s.standing(ctx, ids, keys)
+}
+
+// standing reads jobs, and leaves out those that no longer are at their place.
+func (s *Store) standing(ctx context.Context, ids []haulier.ID, keys []string) ([]*record, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	records, err := s.records(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	there := records[:0]
+	for i, r := range records {
+		if r != nil && placeOf(laneText(r.spec.Lane()), r.spec.Priority, ids[i], &r.status).key == keys[i] {
+			there = append(there, r)
+		}
+	}
+	return there, nil
+}

@@ -1,0 +1,165 @@
+package etcd
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/haulier/haulier"
+)
+
+// part is an index that is read to make the view.
+type part struct {
+	prefix string
+	values bool // they are needed
+	take   func(kv *mvccpb.KeyValue, key string) error
+}
+
+// load makes the view of what etcd has, and starts the feed from there.
+func (s *Store) load(ctx context.Context) error {
+	v := s.view
+	parts := []part{
+		{"ready/", false, v.loadReady}, {"timer/", true, v.loadTimer}, {"owned/", true, v.loadOwned}, {"blocked/", true, v.loadBlocked},
+		{"done/", false, v.loadDone}, {"purge/", false, v.loadPurge}, {"lease/", true, v.loadLease},
+	}
+	reads := make([]*pb.RangeRequest, len(parts))
+	for i := range parts {
+		reads[i] = parts[i].read(s, parts[i].prefix, 0)
+	}
+	answers, revision, err := s.readAt(ctx, reads...) // so a small store takes one request
+	if err != nil {
+		return err
+	}
+	for i, a := range answers {
+		if err := s.whole(ctx, &parts[i], revision, a); err != nil {
+			return err
+		}
+	}
+	s.feed.start(revision)
+	return nil
+}
+
+// page is how many keys are read at once when all are.
+const page = 10_000
+
+// read reads the next page of keys, as of a revision; 0: the newest.
+func (p *part) read(s *Store, from string, revision int64) *pb.RangeRequest {
+	r := s.span(from, following(p.prefix), page, !p.values)
+	r.Revision = revision
+	return r
+}
+
+// whole takes all keys as of a revision, of which the first page has been read.
+func (s *Store) whole(ctx context.Context, p *part, revision int64, got *pb.RangeResponse) error {
+	for {
+		for _, kv := range got.Kvs {
+			if err := p.take(kv, string(kv.Key[len(s.prefix)+len(p.prefix):])); err != nil {
+				return err
+			}
+		}
+		if !got.More {
+			return nil
+		}
+		last := string(got.Kvs[len(got.Kvs)-1].Key[len(s.prefix):])
+		answers, err := s.read(ctx, p.read(s, last+"\x00", revision))
+		if err != nil {
+			return err
+		}
+		got = answers[0]
+	}
+}
+
+// cutBehind cuts a key behind its nth slash.
+func cutBehind(key string, n int) (before, after string, err error) {
+	at := -1
+	for range n {
+		i := strings.IndexByte(key[at+1:], '/')
+		if i < 0 {
+			return "", "", corrupt("%.300q is no key of an index", key)
+		}
+		at += i + 1
+	}
+	return key[:at], key[at+1:], nil
+}
+
+func (v *view) loadReady(_ *mvccpb.KeyValue, key string) error {
+	band, at, err := cutBehind(key, 5)
+	if err != nil {
+		return err
+	}
+	b, err := parseBand(band)
+	if err != nil {
+		return err
+	}
+	v.band(b).add(at)
+	v.count(b.Lane, haulier.Pending, 1)
+	return nil
+}
+
+func (v *view) loadLane(text string, s haulier.State) error {
+	lane, err := parseLane(text)
+	if err == nil {
+		v.count(lane, s, 1)
+	}
+	return err
+}
+
+func (v *view) loadTimer(kv *mvccpb.KeyValue, key string) error {
+	v.timers.add(key)
+	return v.loadLane(string(kv.Value), haulier.Scheduled)
+}
+
+func (v *view) loadOwned(kv *mvccpb.KeyValue, _ string) error {
+	name, lane, _ := strings.Cut(string(kv.Value), " ")
+	s, err := parseState(name)
+	if err != nil {
+		return err
+	}
+	return v.loadLane(lane, s)
+}
+
+func (v *view) loadBlocked(kv *mvccpb.KeyValue, _ string) error {
+	return v.loadLane(string(kv.Value), haulier.Blocked)
+}
+
+func (v *view) loadDone(_ *mvccpb.KeyValue, key string) error {
+	place, _, err := cutBehind(key, 5)
+	if err != nil {
+		return err
+	}
+	name, lane, _ := strings.Cut(place, "/")
+	s, err := parseState(name)
+	if err != nil {
+		return err
+	}
+	return v.loadLane(lane, s)
+}
+
+func (v *view) loadPurge(_ *mvccpb.KeyValue, key string) error {
+	v.purges.add(key)
+	return nil
+}
+
+// loadLease lets a lease begin anew: this server has not heard when it was last renewed.
+func (v *view) loadLease(kv *mvccpb.KeyValue, key string) error {
+	id, err := haulier.ParseID(key)
+	if err != nil {
+		return corrupt("lease/%.80s ends with no id", key)
+	}
+	ttl, err := time.ParseDuration(string(kv.Value))
+	if err != nil {
+		return corrupt("lease/%s: %.80q is no duration", key, kv.Value)
+	}
+	v.leases[id] = time.Now().Add(ttl)
+	return nil
+}
+
+func parseState(text string) (s haulier.State, err error) {
+	if s.UnmarshalText([]byte(text)) != nil {
+		return 0, corrupt("%.30q is no state", text)
+	}
+	return s, nil
+}

@@ -1,0 +1,181 @@
+// Package etcd keeps jobs and documents in an etcd that a team already operates, of version 3.4 or
+// later. Any number of servers work over one.
+//
+// All keys begin with a prefix, /haulier/ unless said:
+//
+//	job/ID                      spec, in the form of package wire; written once
+//	status/ID                   status, likewise; rewritten with each change
+//	tenant/TENANT/~ID           all jobs of a tenant, the newest first
+//	ready/LANE/PRIO/TIME/ID     pending ones; PRIO is 00 for the highest priority, 20 for the lowest
+//	timer/TIME/ID               scheduled ones; the value is the lane
+//	owned/SESSION/ID            claimed and running ones; the value is state and lane
+//	blocked/ID                  blocked ones; the value is the lane
+//	done/STATE/LANE/~TIME/~ID   terminal ones, the newest first
+//	purge/TIME/ID               all terminal ones, by time of removal
+//	doc/KIND/KEY                documents; their revision is the key's version in etcd
+//	lease/SESSION               for how long a session lives after this key was written
+//	log                         what the last transaction changed
+//	counts                      number of jobs and first of each band at a revision
+//
+// LANE is tenant/queue/type/kind, where % and / within a part are %25 and %2F. TIME is in UTC. What begins with ~ has its
+// bits inverted, since etcd lists upwards at less cost than downwards.
+//
+// Each Commit and each Claim is one transaction: it compares the revision of every record that it relies on, and writes all or
+// nothing. What it changes it also writes to the key log, whose history is that of the store. Each server
+// watches this key, and derives from it what need not be read then: the number of jobs, the bands and
+// where they begin, the leases (feed.go, view.go). No counter is written, so commits that touch different jobs never conflict.
+//
+// A read of what was derived first asks etcd for the revision of the key log, and waits until that has been heard.
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/haulier/haulier"
+)
+
+// Options of a store. The zero value is good for use.
+type Options struct {
+	Log *slog.Logger // nil: none
+}
+
+// Store is a haulier.Store in etcd. Safe for concurrent use.
+type Store struct {
+	client *clientv3.Client
+	kv     pb.KVClient
+	prefix string // of all keys
+	log    *slog.Logger
+	feed   *feed
+	view   *view
+	floor  atomic.Int64 // latest time that was told, in microseconds
+	most   atomic.Int64 // comparisons that etcd takes in a transaction, as far as is known
+
+	claiming sync.Mutex // claims of this server come one by one: they want the same jobs
+
+	life   sync.RWMutex // read-locked by every call, locked by Close
+	closed bool
+}
+
+var _ haulier.Store = (*Store)(nil)
+
+// Open connects to the etcd of a URL, such as etcd://host1:2379,host2:2379/haulier. docs/etcd.md says what a URL may have, and
+// which settings etcd should have. An etcd that can't be reached is ErrUnavailable.
+func Open(ctx context.Context, url string, o Options) (*Store, error) {
+	a, err := parseAddress(url)
+	if err != nil {
+		return nil, err
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	client, err := clientv3.New(a.config)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", a.name, translate(ctx, err))
+	}
+	s := &Store{client: client, kv: pb.NewKVClient(client.ActiveConnection()), prefix: a.prefix, log: o.Log, view: newView(a.prefix)}
+	if err := s.open(ctx); err != nil {
+		client.Close()
+		return nil, fmt.Errorf("open %s: %w", a.name, err)
+	}
+	return s, nil
+}
+
+func (s *Store) open(ctx context.Context) error {
+	if err := s.probe(ctx); err != nil {
+		return err
+	}
+	s.feed = newFeed(s)
+	return s.load(ctx)
+}
+
+// Comparisons in a transaction: as many as a claim of haulier.MaxClaim jobs makes are tried when the store is opened; if etcd
+// refuses that, it takes at least what it takes unless it is told.
+const (
+	wantedOps  = haulier.MaxClaim + 1 + branch
+	defaultOps = 4 * branch
+)
+
+// probe finds out how many comparisons etcd takes.
+func (s *Store) probe(ctx context.Context) error {
+	s.most.Store(wantedOps)
+	compares := make([]*pb.Compare, wantedOps)
+	for i := range compares {
+		compares[i] = written(s.prefix, 0)
+	}
+	_, _, err := s.write(ctx, compares, nil)
+	if errors.Is(err, haulier.ErrTooLarge) {
+		s.most.Store(defaultOps)
+		s.log.Warn("etcd takes few operations in a transaction: batches that change many jobs will be refused; start it with --max-txn-ops=16384", "wanted", wantedOps)
+		return nil
+	}
+	return err
+}
+
+// Opened implements haulier.Store. etcd syncs whatever it writes, claims too.
+func (s *Store) Opened() haulier.Opening { return haulier.Opening{} }
+
+// Failed is closed when the store can't go on and must be opened anew: it has missed changes.
+func (s *Store) Failed() <-chan struct{} { return s.feed.failed }
+
+var errClosed = fmt.Errorf("etcd store: %w: it was closed", haulier.ErrUnavailable)
+
+// enter begins a call; leave must follow unless it fails.
+func (s *Store) enter() error {
+	s.life.RLock()
+	err := error(nil)
+	if s.closed {
+		err = errClosed
+	} else {
+		err = s.feed.failure()
+	}
+	if err != nil {
+		s.life.RUnlock()
+	}
+	return err
+}
+
+func (s *Store) leave() { s.life.RUnlock() }
+
+// Close implements haulier.Store.
+func (s *Store) Close() error {
+	s.life.Lock()
+	defer s.life.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	s.feed.close()
+	s.client.Close()
+	return nil
+}
+
+// Now implements haulier.Store: etcd tells no time, so it is this machine's clock, held back where it would go back.
+func (s *Store) Now(context.Context) (time.Time, error) {
+	if err := s.enter(); err != nil {
+		return time.Time{}, err
+	}
+	defer s.leave()
+	return s.now(), nil
+}
+
+func (s *Store) now() time.Time {
+	us := time.Now().UnixMicro()
+	for {
+		last := s.floor.Load()
+		if us <= last {
+			return time.UnixMicro(last).UTC()
+		}
+		if s.floor.CompareAndSwap(last, us) {
+			return time.UnixMicro(us).UTC()
+		}
+	}
+}

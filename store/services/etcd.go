@@ -1,0 +1,183 @@
+package services
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// EtcdServer is an etcd of one member of the tests' own, in a folder of its own on ports of its own.
+type EtcdServer struct {
+	Dir  string
+	Addr string // where it serves clients
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended
+	said bytes.Buffer  // its log; to be read after done
+}
+
+// URL of it, with the prefix that keys get.
+func (e *EtcdServer) URL(prefix string) string { return "etcd://" + e.Addr + "/" + prefix }
+
+// Kill ends it as kill -9 does, and waits for that.
+func (e *EtcdServer) Kill() {
+	_ = e.cmd.Process.Kill() // it may have ended
+	<-e.done
+}
+
+var sharedEtcd struct {
+	once   sync.Once
+	server *EtcdServer
+	err    error
+}
+
+// EtcdSettings are those that Haulier asks of an etcd; see docs/etcd.md.
+var EtcdSettings = []string{
+	"--max-txn-ops=16384", "--max-request-bytes=33554432", "--quota-backend-bytes=8589934592",
+	"--auto-compaction-mode=periodic", "--auto-compaction-retention=5m",
+}
+
+// Etcd is the server that all tests of the process share; each takes a prefix of its own. Where there is memory that looks
+// like a disk it lives there: etcd syncs each write, and how long a disk takes for that is not what tests are about.
+// StopEtcd ends it.
+func Etcd(tb testing.TB) *EtcdServer {
+	tb.Helper()
+	needEtcd(tb)
+	s := &sharedEtcd
+	s.once.Do(func() {
+		dir, err := os.MkdirTemp("/dev/shm", "haulier-etcd-")
+		if err != nil { // there is none on this system
+			dir, err = os.MkdirTemp("", "haulier-etcd-")
+		}
+		if s.err = err; err == nil {
+			s.server, s.err = runEtcd(dir, EtcdSettings...)
+		}
+	})
+	if s.err != nil {
+		tb.Fatal(s.err)
+	}
+	return s.server
+}
+
+// StopEtcd ends the shared server, if there is one, and removes its folder.
+func StopEtcd() {
+	if e := sharedEtcd.server; e != nil {
+		e.Kill()
+		_ = os.RemoveAll(e.Dir) // of the system's temporary files
+	}
+}
+
+// StartEtcd starts a server whose data live in dir, with further settings, and kills it at the end of the test.
+func StartEtcd(tb testing.TB, dir string, settings ...string) *EtcdServer {
+	tb.Helper()
+	needEtcd(tb)
+	e, err := runEtcd(dir, settings...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(e.Kill)
+	return e
+}
+
+// Restart starts a killed server again, on the same ports and with what it had.
+func (e *EtcdServer) Restart(tb testing.TB) {
+	tb.Helper()
+	next, err := startEtcd(e.Dir, e.Addr, e.cmd.Args[1:])
+	if err != nil {
+		tb.Fatal(err)
+	}
+	e.cmd, e.done = next.cmd, next.done
+	tb.Cleanup(next.Kill)
+}
+
+// needEtcd skips the test where there is no etcd; in CI that is a failure.
+func needEtcd(tb testing.TB) {
+	tb.Helper()
+	if _, err := exec.LookPath("etcd"); err == nil {
+		return
+	}
+	const what = "etcd is not installed; on Debian: apt-get install etcd-server; on macOS: brew install etcd"
+	if os.Getenv("CI") != "" {
+		tb.Fatal(what)
+	}
+	tb.Skip(what)
+}
+
+// runEtcd starts a server and waits until it answers. Another may come first to a spare port: then it tries again.
+func runEtcd(dir string, settings ...string) (e *EtcdServer, err error) {
+	for range 5 {
+		clients, err := sparePort()
+		if err != nil {
+			return nil, err
+		}
+		peers, err := sparePort()
+		if err != nil {
+			return nil, err
+		}
+		addr, peer := net.JoinHostPort("127.0.0.1", strconv.Itoa(clients)), "http://"+net.JoinHostPort("127.0.0.1", strconv.Itoa(peers))
+		args := append([]string{"--name=test", "--data-dir=" + filepath.Join(dir, "data"), "--log-level=error", "--logger=zap",
+			"--listen-client-urls=http://" + addr, "--advertise-client-urls=http://" + addr,
+			"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=test=" + peer}, settings...)
+		if e, err = startEtcd(dir, addr, args); err == nil {
+			return e, nil
+		}
+		_ = os.RemoveAll(filepath.Join(dir, "data")) // it knows the ports
+	}
+	return nil, err
+}
+
+func startEtcd(dir, addr string, args []string) (*EtcdServer, error) {
+	e := &EtcdServer{Dir: dir, Addr: addr, cmd: exec.Command("etcd", args...), done: make(chan struct{})}
+	e.cmd.Stdout, e.cmd.Stderr = &e.said, &e.said
+	dieWithParent(e.cmd)
+	started := make(chan error)
+	go func() {
+		// Linux ends the child together with the thread that has started it.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer close(e.done)
+		err := e.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = e.cmd.Wait() // it is killed in the end
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	if err := e.await(); err != nil {
+		e.Kill()
+		return nil, fmt.Errorf("start etcd: %w\n%s", err, e.said.Bytes())
+	}
+	return e, nil
+}
+
+// await waits until the server takes connections, which it does when it has a leader.
+func (e *EtcdServer) await() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	var d net.Dialer
+	for {
+		if conn, err := d.DialContext(ctx, "tcp", e.Addr); err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-tick.C:
+		case <-e.done:
+			return errors.New("it has ended")
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
