@@ -49,7 +49,7 @@ bench: build ## measure this build; with QBENCH_SRC=DIR also compare it with oth
 	@if [ -n "$$QBENCH_SRC" ]; then sh bench/run.sh "$$QBENCH_SRC"; else bin/haulier bench; fi
 
 services: ## start what the tests need beside Go
-	@echo 'Nothing to start: tests start the redis-server and the PostgreSQL that they need by themselves.'
+	@echo 'Nothing to start: tests start the redis-server, the PostgreSQL and the etcd that they need by themselves.'
 
 verify: test ## test, then once more the seeds of all fuzz targets, and the comparison's module
 	@echo '== fuzz seeds'

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/haulier/haulier"
+	"github.com/haulier/haulier/store/etcd"
 	"github.com/haulier/haulier/store/mem"
 	"github.com/haulier/haulier/store/pebble"
 	"github.com/haulier/haulier/store/postgres"
@@ -27,6 +28,8 @@ var stores = map[string]func(ctx context.Context, url string, o storeOptions) (h
 	"mem":    openMem,
 	"redis":  openRedis,
 	"rediss": openRedis,
+	"etcd":   openEtcd,
+	"etcds":  openEtcd,
 
 	"postgres":   openPostgres,
 	"postgresql": openPostgres,
@@ -86,6 +89,15 @@ func openPostgres(ctx context.Context, url string, o storeOptions) (haulier.Stor
 		d = postgres.Process
 	}
 	s, err := postgres.Open(ctx, url, postgres.Options{Durability: d, NoMigrate: o.NoMigrate, Log: o.Log})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// openEtcd has no use for the durability: etcd syncs whatever it writes.
+func openEtcd(ctx context.Context, url string, o storeOptions) (haulier.Store, error) {
+	s, err := etcd.Open(ctx, url, etcd.Options{Log: o.Log})
 	if err != nil {
 		return nil, err
 	}

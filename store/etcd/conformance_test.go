@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/haulier/haulier"
+	"github.com/haulier/haulier/engine/enginetest"
 	"github.com/haulier/haulier/store/etcd"
 	"github.com/haulier/haulier/store/services"
 	"github.com/haulier/haulier/store/storetest"
@@ -53,6 +54,13 @@ func freshPrefix() string { return "t" + strconv.FormatInt(prefixes.Add(1), 10) 
 
 func TestContract(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) haulier.Store { return open(t, services.Etcd(t).URL(freshPrefix())) })
+}
+
+func TestEngine(t *testing.T) {
+	enginetest.RunOutside(t, func(t *testing.T) enginetest.Driver {
+		s := open(t, services.Etcd(t).URL(freshPrefix()))
+		return enginetest.Driver{Store: s, SetClock: s.SetClock}
+	})
 }
 
 func TestDurableContract(t *testing.T) {

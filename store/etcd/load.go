@@ -153,7 +153,7 @@ func (v *view) loadLease(kv *mvccpb.KeyValue, key string) error {
 	if err != nil {
 		return corrupt("lease/%s: %.80q is no duration", key, kv.Value)
 	}
-	v.leases[id] = time.Now().Add(ttl)
+	v.leases[id] = v.now().Add(ttl)
 	return nil
 }
 

@@ -56,8 +56,9 @@ type Store struct {
 	log    *slog.Logger
 	feed   *feed
 	view   *view
-	floor  atomic.Int64 // latest time that was told, in microseconds
-	most   atomic.Int64 // comparisons that etcd takes in a transaction, as far as is known
+	clock  func() time.Time // time.Now, but in tests
+	floor  atomic.Int64     // latest time that was told, in microseconds
+	most   atomic.Int64     // comparisons that etcd takes in a transaction, as far as is known
 
 	claiming sync.Mutex // claims of this server come one by one: they want the same jobs
 
@@ -81,7 +82,8 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", a.name, translate(ctx, err))
 	}
-	s := &Store{client: client, kv: pb.NewKVClient(client.ActiveConnection()), prefix: a.prefix, log: o.Log, view: newView(a.prefix)}
+	s := &Store{client: client, kv: pb.NewKVClient(client.ActiveConnection()), prefix: a.prefix, log: o.Log, clock: time.Now}
+	s.view = newView(s)
 	if err := s.open(ctx); err != nil {
 		client.Close()
 		return nil, fmt.Errorf("open %s: %w", a.name, err)
@@ -168,7 +170,7 @@ func (s *Store) Now(context.Context) (time.Time, error) {
 }
 
 func (s *Store) now() time.Time {
-	us := time.Now().UnixMicro()
+	us := s.clock().UnixMicro()
 	for {
 		last := s.floor.Load()
 		if us <= last {

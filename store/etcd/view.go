@@ -12,12 +12,14 @@ import (
 
 // view is what is derived from the log.
 type view struct {
+	now func() time.Time
+
 	mu     sync.Mutex // guards what follows
 	counts map[tally]int64
 	bands  map[haulier.Band]*line
 	timers *line
 	purges *line
-	leases map[haulier.ID]time.Time // when each session expires, by the monotonic clock
+	leases map[haulier.ID]time.Time // when each session expires; the clock's monotonic part counts
 }
 
 type tally struct {
@@ -38,8 +40,9 @@ type line struct {
 
 func newLine(prefix string) *line { return &line{prefix: prefix, width: time.Second} }
 
-func newView(string) *view {
+func newView(s *Store) *view {
 	return &view{
+		now:    func() time.Time { return s.clock() },
 		counts: map[tally]int64{}, bands: map[haulier.Band]*line{}, leases: map[haulier.ID]time.Time{},
 		timers: newLine("timer/"), purges: newLine("purge/"),
 	}
@@ -92,7 +95,7 @@ func (v *view) forget(b haulier.Band) {
 
 // apply follows an entry of the log.
 func (v *view) apply(e *entry) {
-	now := time.Now()
+	now := v.now()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for i := range e.changes {
@@ -151,7 +154,7 @@ func (v *view) expired(limit int) (ids []haulier.ID, next time.Duration) {
 		id haulier.ID
 		at time.Time
 	}
-	now := time.Now()
+	now := v.now()
 	next = -1
 	var over []lease
 	v.mu.Lock()
