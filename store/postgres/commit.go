@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/haulier/haulier"
-	"github.com/haulier/haulier/wire"
 )
 
 // commitRequest is a batch on its way, encoded by its caller.
@@ -99,14 +98,7 @@ func (s *Store) newCommit(ctx context.Context, b *haulier.Batch) (*commitRequest
 		if err != nil {
 			return nil, err
 		}
-		r.inserts.add(j.ID, &j.Status)
-		r.insertID = append(r.insertID, j.ID)
-		r.lanes = append(r.lanes, lane)
-		r.ranks = append(r.ranks, int16(-j.Priority))
-		r.created = append(r.created, instant(j.CreatedAt, !j.CreatedAt.IsZero()))
-		spec := wire.AppendSpec(nil, &j.Spec)
-		r.specs = append(r.specs, spec)
-		r.weight += len(spec)
+		r.insert(j, lane)
 		if r.watched {
 			spec := j.Spec
 			r.told = append(r.told, haulier.JobChange{Spec: &spec, Status: j.Status})

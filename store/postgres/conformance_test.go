@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"go.uber.org/goleak"
 
 	"github.com/haulier/haulier"
 	"github.com/haulier/haulier/engine/enginetest"
@@ -20,6 +21,10 @@ import (
 func TestMain(m *testing.M) {
 	code := m.Run()
 	services.StopPostgres()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Println("goroutines are left behind:", err)
+		code = 1
+	}
 	os.Exit(code)
 }
 

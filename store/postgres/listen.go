@@ -23,11 +23,12 @@ import (
 // connection or its sender, costs time alone: rows are looked for again when the connection is back, and with every Due.
 
 const (
-	announceEvery = 5 * time.Millisecond   // between two notifications
-	keepChanges   = 10 * time.Minute       // rows of changes; who is away for longer misses some
-	trimEvery     = time.Minute            // rows that are too old are removed
-	retryFirst    = 100 * time.Millisecond // from a lost connection to the next try; doubled up to
-	retryMost     = 5 * time.Second
+	announceEvery = 5 * time.Millisecond // between two notifications
+	// Those of transactions that are not a store's are kept for a day, for they may be open for long.
+	keepChanges = 10 * time.Minute       // rows of changes; who is away for longer misses some
+	trimEvery   = time.Minute            // rows that are too old are removed
+	retryFirst  = 100 * time.Millisecond // from a lost connection to the next try; doubled up to
+	retryMost   = 5 * time.Second
 )
 
 // listener hears of other servers' changes, and tells them of this one's.
@@ -89,7 +90,9 @@ func (l *listener) close() {
 }
 
 // channel of the notifications. Their payload is the number of the server that sends them.
-func (l *listener) channel() string { return l.s.schema + "_changes" }
+func (l *listener) channel() string { return l.s.schema + channelEnd }
+
+const channelEnd = "_changes"
 
 // connect opens a connection of its own: one that listens belongs to nobody else.
 func (l *listener) connect(ctx context.Context) (*pgx.Conn, error) {
@@ -261,6 +264,7 @@ func (l *listener) look(ctx context.Context) error {
 	var body []byte
 	var marks []mark
 	settled := map[int64]bool{}
+	strayed := false
 	_, err = pgx.ForEachRow(rows, []any{&position, &server, &serial, &body}, func() error {
 		if !server.Valid {
 			return nil
@@ -269,6 +273,7 @@ func (l *listener) look(ctx context.Context) error {
 			settled[serial.Int64] = true
 			return nil
 		}
+		strayed = strayed || server.Int32 == 0
 		more, err := parseMarks(body)
 		marks = append(marks, more...)
 		return err
@@ -290,6 +295,9 @@ func (l *listener) look(ctx context.Context) error {
 	// What this server did to these jobs before was carried out, and its answer may be on the way.
 	l.s.flights.settle(jobsOf(changes))
 	l.s.watchers.tellOthers(changes)
+	if strayed {
+		l.s.foldStrays(ctx)
+	}
 	l.trim(ctx)
 	return nil
 }
@@ -481,7 +489,8 @@ func (l *listener) trim(ctx context.Context) {
 	}
 	l.trimmed = time.Now()
 	const text = `DELETE FROM haulier.changes WHERE (xid, seq) IN (
-		SELECT xid, seq FROM haulier.changes WHERE at < clock_timestamp() - $1::interval ORDER BY xid, seq LIMIT 10000 FOR UPDATE SKIP LOCKED)`
+		SELECT xid, seq FROM haulier.changes WHERE at < clock_timestamp() - $1::interval
+			AND (server <> 0 OR at < clock_timestamp() - interval '1 day') ORDER BY xid, seq LIMIT 10000 FOR UPDATE SKIP LOCKED)`
 	for {
 		tag, err := l.s.pool.Exec(ctx, l.s.text(text), keepChanges)
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/haulier/haulier"
+	"github.com/haulier/haulier/engine"
 	"github.com/haulier/haulier/store/postgres"
 	"github.com/haulier/haulier/store/services"
 	"github.com/haulier/haulier/store/storetest"
@@ -508,4 +509,87 @@ func TestRoleOfAServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	storetest.Check(t.Context(), t, s)
+}
+
+func TestJobsInTransactionsOfTheProgram(t *testing.T) {
+	url := services.Postgres(t).URL()
+	schema := newSchema(t, url)
+	s := open(t, url, schema)
+	heard := listenTo(t, s)
+	session := openSession(t, s)
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	add := func(tx pgx.Tx, typ string) haulier.ID {
+		jobs, err := engine.PlainJobs([]haulier.Spec{{Type: typ, Payload: []byte("{}")}, {Type: typ, RunAt: time.Now().Add(time.Hour)}}, "shop", time.Now())
+		if err == nil {
+			err = postgres.InsertTx(t.Context(), tx, schema, jobs)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return jobs[0].ID
+	}
+	begin := func() pgx.Tx {
+		tx, err := conn.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tx
+	}
+	tx := begin()
+	add(tx, "mail")
+	tx.Rollback(t.Context())
+	tx = begin()
+	id := add(tx, "mail")
+	add(tx, "print")
+	mail := haulier.Band{Lane: haulier.Lane{Tenant: haulier.DefaultTenant, Queue: haulier.DefaultQueue, Type: "mail", Kind: haulier.KindGo}}
+	if got, err := s.Claim(t.Context(), session, "w", []haulier.Take{{Band: mail, N: 10}}); err != nil || len(got) > 0 {
+		t.Fatalf("before the commit %d jobs can be claimed: %v", len(got), err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	heard.agrees(s)
+	if got, err := s.Claim(t.Context(), session, "w", []haulier.Take{{Band: mail, N: 10}}); err != nil || len(got) != 1 || got[0].ID != id {
+		t.Fatalf("after the commit %d jobs can be claimed: %v", len(got), err)
+	}
+	storetest.Check(t.Context(), t, s)
+	for range 20 { // counts are brought together as servers hear of them
+		tx = begin()
+		add(tx, "mail")
+		if err := tx.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	heard.agrees(s)
+	storetest.Check(t.Context(), t, s)
+	if _, err := engine.PlainJobs([]haulier.Spec{{Type: "a b"}}, "", time.Now()); !errors.Is(err, haulier.ErrInvalid) {
+		t.Errorf("a wrong name: %v, want ErrInvalid", err)
+	}
+}
+
+// TestManyCounts has more rows of counts than a store that starts leaves as they are.
+func TestManyCounts(t *testing.T) {
+	url := services.Postgres(t).URL()
+	schema := newSchema(t, url)
+	s := open(t, url, schema)
+	if err := s.Commit(t.Context(), &haulier.Batch{Insert: newJobs(7)}); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, url, "INSERT INTO "+schema+".counts SELECT 6, 1, r, 2000 + k, 1 FROM generate_series(-10, 10) r, generate_series(1, 50) k")
+	execute(t, url, "INSERT INTO "+schema+".counts SELECT 6, 1, rank, slot + 100, -n FROM "+schema+".counts WHERE slot > 2000")
+	open(t, url, schema)
+	storetest.Check(t.Context(), t, s)
+	var rows int
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM "+schema+".counts").Scan(&rows); err != nil || rows != 1 {
+		t.Errorf("%d rows of counts are left, want one: %v", rows, err)
+	}
 }

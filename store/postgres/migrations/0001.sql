@@ -30,7 +30,7 @@ CREATE TABLE haulier.status (
 	spot       smallint NOT NULL,  -- the index: the state, but 4 for claimed and running
 	at         timestamptz,        -- pending: since; scheduled: until; ended: when it may be removed
 	session    uuid,               -- of claimed and running jobs
-	server     int NOT NULL,       -- who wrote this; 0: nobody who listens
+	server     int NOT NULL,       -- who wrote this; 0: a program in a transaction of its own
 	attempt    int NOT NULL,
 	worker     text,
 	reason     text,
