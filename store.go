@@ -86,6 +86,8 @@ type Opening struct {
 	// ClaimsLost: unsynced claims may be gone, since the store was not closed
 	// cleanly and the machine has booted since.
 	ClaimsLost bool
+	// Shared: other servers may work over the same store.
+	Shared bool
 }
 
 // Batch is a set of writes that happen together or not at all.

@@ -81,33 +81,38 @@ func (e *Engine) resumeFlows(ctx context.Context) error {
 
 // loadWork finds the work that a dead server left; who calls it does not serve yet.
 func (e *Engine) loadWork(ctx context.Context) error {
-	return e.eachWork(ctx, func(key, op string) {
-		if op == flow.WorkOp || op == flow.SignalOp || op == thawOp {
-			e.effects.add(key)
-		} else {
-			e.left.add(key)
+	return e.eachWork(ctx, func(d *haulier.Doc, op string) {
+		if follows(op) {
+			e.effects.add(d.Key)
+		} else if !e.duty.shared { // or else the server may be alive that does it
+			e.left.add(d.Key)
 		}
 	})
+}
+
+// follows reports whether work of this kind follows from a change, and any server carries it out at once.
+func follows(op string) bool {
+	return op == flow.WorkOp || op == flow.SignalOp || op == thawOp || op == returnOp
 }
 
 // loadFlow finds what changes of other servers, or commits whose end nobody heard of, left to do for other jobs.
 func (e *Engine) loadFlow(ctx context.Context) error {
-	return e.eachWork(ctx, func(key, op string) {
-		if op == flow.WorkOp || op == flow.SignalOp || op == thawOp {
-			e.effects.add(key)
+	return e.eachWork(ctx, func(d *haulier.Doc, op string) {
+		if follows(op) {
+			e.effects.add(d.Key)
 		}
 	})
 }
 
-func (e *Engine) eachWork(ctx context.Context, f func(key, op string)) error {
+func (e *Engine) eachWork(ctx context.Context, f func(d *haulier.Doc, op string)) error {
 	for after := ""; ; {
 		docs, err := e.store.Docs(ctx, haulier.DocWork, "", after, 100)
 		if err != nil || len(docs) == 0 {
 			return err
 		}
-		for _, d := range docs {
-			after = d.Key
-			f(d.Key, opOf(&d))
+		for i := range docs {
+			after = docs[i].Key
+			f(&docs[i], opOf(&docs[i]))
 		}
 	}
 }
@@ -127,6 +132,8 @@ func (e *Engine) resumeFlow(ctx context.Context, key string) error {
 			return e.carrySignal(ctx, key)
 		case thawOp:
 			return e.thaw(ctx, &d)
+		case returnOp:
+			return e.carryReturn(ctx, &d)
 		}
 		now, err := e.now(ctx)
 		if err != nil {

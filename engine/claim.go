@@ -20,7 +20,7 @@ func (e *Engine) Claim(ctx context.Context, r haulier.ClaimRequest) ([]haulier.J
 	if r.N < 1 || r.N > haulier.MaxClaim {
 		return nil, field("n", fmt.Sprintf("is %d: claim from 1 to %d jobs", r.N, haulier.MaxClaim))
 	}
-	s, err := e.sessions.get(r.Session)
+	s, err := e.session(ctx, r.Session)
 	if err != nil {
 		return nil, err
 	}

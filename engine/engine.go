@@ -67,6 +67,7 @@ type Engine struct {
 	delivered deliveries
 	windows   windows
 	outcomes  outcomes
+	duty      duty
 	stop      context.CancelFunc
 }
 
@@ -96,6 +97,7 @@ func New(cfg Config) (*Engine, error) {
 		store:     cfg.Store, blobs: cfg.Blobs, log: cfg.Log,
 		poke: make(chan struct{}, 1), left: newBacklog(), effects: newBacklog(), agenda: newAgenda(), stop: stop,
 		usage: usage{quota: cfg.BlobQuota},
+		duty:  duty{shared: cfg.Store.Opened().Shared, gained: make(chan struct{}, 1)},
 		hub:   newHub(), hooks: hooks{own: cfg.Hooks, most: cfg.HookTimeout, client: cfg.Webhooks},
 	}
 	e.sessions = newSessions()
@@ -152,6 +154,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	g.Go(func() error { return e.keepOutcomes(ctx) })
 	g.Go(func() error { return e.keepHooks(ctx) })
 	g.Go(func() error { return e.keepBlobs(ctx) })
+	g.Go(func() error { return e.keepUp(ctx) })
 	err := g.Wait()
 	if ctx.Err() != nil && err == nil {
 		return nil

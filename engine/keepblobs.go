@@ -25,6 +25,7 @@ func (e *Engine) keepBlobs(ctx context.Context) error {
 	tick := time.NewTicker(blobsEvery)
 	defer tick.Stop()
 	for {
+		e.duty.await(ctx)
 		if err := e.SweepBlobs(ctx); err != nil && ctx.Err() == nil {
 			e.log.Error("blobs not looked through", "err", err)
 		}

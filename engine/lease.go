@@ -14,11 +14,9 @@ import (
 // pageSize is how many jobs one commit of a longer change touches.
 const pageSize = 200
 
-// sessionDoc is a session's document. Expired is written first when the session
-// ends with more jobs than one commit returns, so that a restart goes on.
+// sessionDoc is a session's document.
 type sessionDoc struct {
 	haulier.Session
-	Expired bool `json:"expired,omitempty"`
 }
 
 // OpenSession implements haulier.Consumer.
@@ -35,7 +33,7 @@ func (e *Engine) OpenSession(ctx context.Context, in haulier.Session) (haulier.S
 	}
 	in.ID, in.StartedAt, in.SeenAt = haulier.NewID(now), now, now
 	s := newSession(in, 1)
-	if err := e.writeSession(ctx, s, 0, false); err != nil {
+	if err := e.writeSession(ctx, s, 0); err != nil {
 		return in, fmt.Errorf("open session: %w", err)
 	}
 	e.sessions.add(s)
@@ -46,7 +44,7 @@ func (e *Engine) OpenSession(ctx context.Context, in haulier.Session) (haulier.S
 
 // resumeSession gives a session to a worker that takes over; its settings may be new.
 func (e *Engine) resumeSession(ctx context.Context, in haulier.Session, now time.Time) (haulier.Session, error) {
-	s, err := e.sessions.get(in.ID)
+	s, err := e.session(ctx, in.ID)
 	if err != nil {
 		return in, err
 	}
@@ -64,7 +62,7 @@ func (e *Engine) resumeSession(ctx context.Context, in haulier.Session, now time
 	}
 	s.info, s.resumed = in, true
 	s.mu.Unlock()
-	if err := e.writeSession(ctx, s, rev, false); err != nil {
+	if err := e.writeSession(ctx, s, rev); err != nil {
 		s.mu.Lock()
 		s.info = old
 		s.mu.Unlock()
@@ -78,11 +76,11 @@ func (e *Engine) resumeSession(ctx context.Context, in haulier.Session, now time
 }
 
 // writeSession commits the document over the one of revision expect.
-func (e *Engine) writeSession(ctx context.Context, s *session, expect uint64, expired bool) error {
+func (e *Engine) writeSession(ctx context.Context, s *session, expect uint64) error {
 	s.mu.Lock()
 	info := s.info
 	s.mu.Unlock()
-	value, err := json.Marshal(sessionDoc{Session: info, Expired: expired})
+	value, err := json.Marshal(sessionDoc{Session: info})
 	if err != nil {
 		return err
 	}
@@ -171,7 +169,7 @@ func checkSession(s *haulier.Session) error {
 // Renew implements haulier.Consumer.
 func (e *Engine) Renew(ctx context.Context, r haulier.RenewRequest) (haulier.RenewReply, error) {
 	reply := haulier.RenewReply{Epoch: e.epoch}
-	s, err := e.sessions.get(r.Session)
+	s, err := e.session(ctx, r.Session)
 	if err != nil {
 		return reply, err
 	}
@@ -184,7 +182,7 @@ func (e *Engine) Renew(ctx context.Context, r haulier.RenewRequest) (haulier.Ren
 	}
 	lease := time.Duration(s.snapshot().Lease)
 	if err := e.store.Renew(ctx, s.ID, lease); err != nil {
-		return reply, fmt.Errorf("renew session: %w", err)
+		return reply, fmt.Errorf("renew session: %w", e.gone(s, err))
 	}
 	renewal := s.connect(now, r.Drain)
 	// A worker that knows this run of the server was asked, if there was anything to ask: no list means that it holds nothing.
@@ -290,16 +288,26 @@ func (e *Engine) shorten(s *session, lease time.Duration) {
 
 // CloseSession implements haulier.Consumer.
 func (e *Engine) CloseSession(ctx context.Context, id haulier.ID) error {
-	s, err := e.sessions.get(id)
+	s, err := e.session(ctx, id)
 	if err != nil {
 		return err
 	}
 	return e.endSession(ctx, s, haulier.EventRelease)
 }
 
-// endSession returns a session's jobs, by Release or Lost, and removes it. It is
-// safe to repeat after a crash at any point: until the document is gone the
-// session is found again as expired.
+// returnOp is the work of returning the jobs of a session that has ended.
+const returnOp = "return"
+
+// sessionEnd is the document of that work.
+type sessionEnd struct {
+	Op      string            `json:"op"`
+	Session haulier.ID        `json:"session"`
+	Worker  string            `json:"worker"`
+	How     haulier.EventKind `json:"how"`
+}
+
+// endSession removes a session and returns its jobs, by Release or Lost. After the commit that removes it nobody
+// claims by it, at no server; that its jobs are to go back is a work document of the same commit.
 func (e *Engine) endSession(ctx context.Context, s *session, how haulier.EventKind) error {
 	s.claims.Lock()
 	defer s.claims.Unlock()
@@ -311,29 +319,54 @@ func (e *Engine) endSession(ctx context.Context, s *session, how haulier.EventKi
 	s.mu.Lock()
 	again := s.expired
 	s.expired = true
-	rev := s.rev
 	s.mu.Unlock()
-	if !again {
-		switch err := e.writeSession(ctx, s, rev, true); {
-		case errors.Is(err, haulier.ErrLeaseLost):
-			e.sessions.remove(s) // its end was completed before, though nobody heard of it
-			return nil
-		case err != nil:
-			return e.unexpire(s, fmt.Errorf("end session: %w", err))
+	end := sessionEnd{Op: returnOp, Session: s.ID, Worker: s.snapshot().Worker, How: how}
+	v, err := json.Marshal(end)
+	if err != nil {
+		return err
+	}
+	key := returnOp + "-" + s.ID.String()
+	err = e.store.Commit(ctx, &haulier.Batch{Sync: true, Docs: []haulier.DocWrite{
+		{Kind: haulier.DocSession, Key: s.ID.String(), Expect: haulier.AnyRev},
+		{Kind: haulier.DocWork, Key: key, Expect: haulier.AnyRev, Value: v},
+	}})
+	if err != nil {
+		if !again {
+			err = e.unexpire(s, fmt.Errorf("end session: %w", err))
 		}
-	}
-	n, err := e.returnJobs(ctx, s.ID, s.snapshot().Worker, how)
-	if err != nil {
-		return fmt.Errorf("end session: %w", err)
-	}
-	err = e.store.Commit(ctx, &haulier.Batch{Sync: true, Docs: []haulier.DocWrite{{Kind: haulier.DocSession, Key: s.ID.String(), Expect: haulier.AnyRev}}})
-	if err != nil {
-		return fmt.Errorf("end session: %w", err)
+		return err
 	}
 	e.hold.said(s.ID)
 	e.sessions.remove(s)
-	e.log.Info("session ended", "session", s.ID, "worker", s.snapshot().Worker, "how", how.String(), "jobs", n)
+	n, err := e.finishReturn(ctx, key, &end)
+	if err != nil {
+		e.effects.add(key)
+		return fmt.Errorf("end session: its jobs go back by themselves: %w", err)
+	}
+	e.log.Info("session ended", "session", s.ID, "worker", end.Worker, "how", how.String(), "jobs", n)
 	return nil
+}
+
+// finishReturn returns the jobs of a session that was removed.
+func (e *Engine) finishReturn(ctx context.Context, key string, end *sessionEnd) (int, error) {
+	n, err := e.returnJobs(ctx, end.Session, end.Worker, end.How)
+	if err != nil {
+		return n, err
+	}
+	return n, e.store.Commit(ctx, &haulier.Batch{Sync: true, Docs: []haulier.DocWrite{{Kind: haulier.DocWork, Key: key, Expect: haulier.AnyRev}}})
+}
+
+// carryReturn completes what a server has left that died while it ended a session.
+func (e *Engine) carryReturn(ctx context.Context, d *haulier.Doc) error {
+	var end sessionEnd
+	if err := json.Unmarshal(d.Value, &end); err != nil {
+		return fmt.Errorf("work %s: %w: %w", d.Key, haulier.ErrCorrupt, err)
+	}
+	n, err := e.finishReturn(ctx, d.Key, &end)
+	if err == nil && n > 0 {
+		e.log.Info("jobs returned of a session that has ended", "session", end.Session, "worker", end.Worker, "jobs", n)
+	}
+	return err
 }
 
 // unexpire takes back the mark when it could not be written.
@@ -382,12 +415,9 @@ func (e *Engine) loadSessions(ctx context.Context) error {
 				return fmt.Errorf("session %s: %w: %w", d.Key, haulier.ErrCorrupt, err)
 			}
 			s := newSession(v.Session, d.Rev)
-			s.expired = v.Expired
 			e.sessions.add(s)
-			if !v.Expired {
-				waiting[s.ID] = true
-				lease = max(lease, time.Duration(v.Lease))
-			}
+			waiting[s.ID] = true
+			lease = max(lease, time.Duration(v.Lease))
 			after = d.Key
 		}
 		if len(docs) == 0 {
@@ -424,7 +454,10 @@ func (e *Engine) loadOwners(ctx context.Context) error {
 }
 
 func (e *Engine) loadOwner(ctx context.Context, j *haulier.Job) error {
-	if _, err := e.sessions.get(j.Session); err != nil {
+	if _, err := e.session(ctx, j.Session); err != nil {
+		if !errors.Is(err, haulier.ErrLeaseLost) {
+			return err
+		}
 		e.log.Warn("job belongs to a session that is gone: returned", "job", j.ID, "session", j.Session)
 		_, err := e.applyEach(ctx, []*haulier.Job{j}, func(j *haulier.Job) haulier.Event {
 			return haulier.Event{Kind: haulier.EventLost, Session: j.Session, By: "server"}

@@ -15,8 +15,9 @@ import (
 
 // limits is the view of the keys with a limit that whole queues and tenants hold, by tenant/key.
 type limits struct {
-	mu  sync.RWMutex
-	set map[string]bool
+	mu   sync.RWMutex
+	set  map[string]bool
+	puts int // changes by this server
 }
 
 func (l *limits) any() bool {
@@ -41,13 +42,19 @@ func (l *limits) of(j *haulier.Job) []string {
 	return out
 }
 
-func (l *limits) put(name string, limited bool) {
+// wide reports whether a limit is one of a whole queue or tenant.
+func wide(name string) bool {
 	_, key, _ := strings.Cut(name, "/")
-	if key != flow.TenantKey && !strings.HasPrefix(key, flow.QueueKey("")) {
+	return key == flow.TenantKey || strings.HasPrefix(key, flow.QueueKey(""))
+}
+
+func (l *limits) put(name string, limited bool) {
+	if !wide(name) {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.puts++
 	if limited {
 		l.set[name] = true
 	} else {
@@ -55,18 +62,46 @@ func (l *limits) put(name string, limited bool) {
 	}
 }
 
+func (l *limits) count() int {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.puts
+}
+
+// loaded takes what was read since there were so many puts, unless there were more.
+func (l *limits) loaded(all map[string]bool, puts int) (taken bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.puts == puts {
+		l.set = all
+	}
+	return l.puts == puts
+}
+
+// loadLimits reads which queues and tenants have a limit, anew while this server changes one.
 func (e *Engine) loadLimits(ctx context.Context) error {
-	e.limits.set = map[string]bool{}
-	for after := ""; ; {
-		docs, err := e.store.Docs(ctx, flow.DocLimit, "", after, 500)
-		if err != nil || len(docs) == 0 {
-			return err
+	for ctx.Err() == nil {
+		puts, all := e.limits.count(), map[string]bool{}
+		for after := ""; ; {
+			docs, err := e.store.Docs(ctx, flow.DocLimit, "", after, 500)
+			if err != nil {
+				return err
+			}
+			for _, d := range docs {
+				if wide(d.Key) {
+					all[d.Key] = true
+				}
+				after = d.Key
+			}
+			if len(docs) < 500 {
+				break
+			}
 		}
-		for _, d := range docs {
-			e.limits.put(d.Key, true)
-			after = d.Key
+		if e.limits.loaded(all, puts) {
+			return nil
 		}
 	}
+	return ctx.Err()
 }
 
 // SetLimit implements haulier.Operator.

@@ -79,9 +79,10 @@ func (r *reporting) output(ctx context.Context, j *haulier.Job, rep *haulier.Rep
 	t.mu.Lock()
 	o := t.live[ref]
 	t.mu.Unlock()
-	if o == nil {
+	shared := r.e.duty.shared // then some of it may have come to another server
+	if known := o != nil; !known || shared && o.end != rep.LogFrom {
 		o = &output{ref: ref, keep: [2]int64{t.head, t.tail}}
-		if rep.LogFrom > 0 || j.UpdatedAt.Before(r.e.started) {
+		if rep.LogFrom > 0 || j.UpdatedAt.Before(r.e.started) || shared && (known || len(rep.Log) > 0) {
 			chunks, _, err := r.e.chunks(ctx, ref)
 			if err != nil {
 				return nil, err
@@ -292,6 +293,7 @@ func (e *Engine) Log(ctx context.Context, r haulier.LogRequest) (haulier.LogChun
 	}
 	for {
 		changed, cancel := e.hub.await(r.Job)
+		elsewhere := e.duty.soon()
 		chunk, err := e.readLog(ctx, &r)
 		if err != nil || len(chunk.Frames) > 0 || chunk.End || !r.Wait {
 			cancel()
@@ -299,6 +301,8 @@ func (e *Engine) Log(ctx context.Context, r haulier.LogRequest) (haulier.LogChun
 		}
 		select {
 		case <-changed:
+			cancel()
+		case <-elsewhere:
 			cancel()
 		case <-ctx.Done():
 			cancel()

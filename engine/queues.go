@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -23,8 +24,9 @@ type queueDoc struct {
 
 // queues is the view of the queues' settings, by tenant/queue.
 type queues struct {
-	mu  sync.Mutex
-	set map[string]queueDoc
+	mu   sync.Mutex
+	set  map[string]queueDoc
+	puts int // changes by this server
 }
 
 func newQueues() *queues { return &queues{set: map[string]queueDoc{}} }
@@ -48,23 +50,56 @@ func (q *queues) put(key string, d queueDoc) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.set[key] = d
+	q.puts++
 }
 
+// loaded takes what was read since there were so many puts, unless there were more; it reports whether it did, and whether anything is new.
+func (q *queues) loaded(all map[string]queueDoc, puts int) (taken, changed bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.puts != puts {
+		return false, false
+	}
+	changed = !maps.Equal(q.set, all)
+	q.set = all
+	return true, changed
+}
+
+func (q *queues) count() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.puts
+}
+
+// loadQueues reads the settings of all queues, anew while this server changes one.
 func (e *Engine) loadQueues(ctx context.Context) error {
-	for after := ""; ; {
-		docs, err := e.store.Docs(ctx, haulier.DocQueue, "", after, 500)
-		if err != nil || len(docs) == 0 {
-			return err
-		}
-		for _, d := range docs {
-			var v queueDoc
-			if err := json.Unmarshal(d.Value, &v); err != nil {
-				return fmt.Errorf("queue %s: %w: %w", d.Key, haulier.ErrCorrupt, err)
+	for ctx.Err() == nil {
+		puts, all := e.queues.count(), map[string]queueDoc{}
+		for after := ""; ; {
+			docs, err := e.store.Docs(ctx, haulier.DocQueue, "", after, 500)
+			if err != nil {
+				return err
 			}
-			e.queues.put(d.Key, v)
-			after = d.Key
+			for _, d := range docs {
+				var v queueDoc
+				if err := json.Unmarshal(d.Value, &v); err != nil {
+					return fmt.Errorf("queue %s: %w: %w", d.Key, haulier.ErrCorrupt, err)
+				}
+				all[d.Key] = v
+				after = d.Key
+			}
+			if len(docs) < 500 {
+				break
+			}
+		}
+		if taken, changed := e.queues.loaded(all, puts); taken {
+			if changed {
+				e.sched.wakeAll()
+			}
+			return nil
 		}
 	}
+	return ctx.Err()
 }
 
 // PauseQueue implements haulier.Operator.

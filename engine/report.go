@@ -21,7 +21,7 @@ func (e *Engine) Report(ctx context.Context, session haulier.ID, reports []hauli
 	if len(reports) > haulier.MaxReports {
 		return nil, &haulier.FieldError{Field: "reports", Kind: haulier.ErrTooLarge, Msg: fmt.Sprintf("has %d reports: send at most %d in a request", len(reports), haulier.MaxReports)}
 	}
-	s, err := e.sessions.get(session)
+	s, err := e.session(ctx, session)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -75,7 +77,7 @@ func (s *session) draining() bool {
 }
 
 func (s *session) lost() error {
-	return fmt.Errorf("session %v: %w: it has expired or was closed; open a new one", s.ID, haulier.ErrLeaseLost)
+	return noSession(s.ID)
 }
 
 // toCancel lists what the session is to cancel, and a channel that is closed when there is more.
@@ -134,13 +136,34 @@ func (t *sessions) get(id haulier.ID) (*session, error) {
 	if s := t.byID[id]; s != nil {
 		return s, nil
 	}
-	return nil, fmt.Errorf("session %v: %w: it has expired or was closed; open a new one", id, haulier.ErrLeaseLost)
+	return nil, noSession(id)
+}
+
+func noSession(id haulier.ID) error {
+	return fmt.Errorf("session %v: %w: it has expired or was closed; open a new one", id, haulier.ErrLeaseLost)
 }
 
 func (t *sessions) add(s *session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.byID[s.ID] = s
+}
+
+// adopt adds a session unless it is known, and returns the one that is.
+func (t *sessions) adopt(s *session) *session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if known := t.byID[s.ID]; known != nil {
+		return known
+	}
+	t.byID[s.ID] = s
+	return s
+}
+
+func (t *sessions) all() []*session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Values(t.byID))
 }
 
 // remove forgets an ended session and wakes who waits on it.
@@ -155,14 +178,8 @@ func (t *sessions) remove(s *session) {
 
 // list returns the sessions that serve the tenant ("" for all).
 func (t *sessions) list(tenant string) []haulier.Session {
-	t.mu.Lock()
-	all := make([]*session, 0, len(t.byID))
-	for _, s := range t.byID {
-		all = append(all, s)
-	}
-	t.mu.Unlock()
 	var out []haulier.Session
-	for _, s := range all {
+	for _, s := range t.all() {
 		info := s.snapshot()
 		if tenant == "" || info.Serves(tenant) {
 			out = append(out, info)

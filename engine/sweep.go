@@ -86,6 +86,7 @@ func (e *Engine) wakeSweeper() {
 func (e *Engine) sweep(ctx context.Context) error {
 	keysAt, flowAt := time.Time{}, time.Now().Add(sweepAtLeast)
 	for ctx.Err() == nil {
+		e.duty.await(ctx)
 		e.alarm.work()
 		next, busy, err := e.sweepOnce(ctx)
 		if err == nil && !time.Now().Before(keysAt) {
@@ -154,6 +155,9 @@ func (e *Engine) sweepOnce(ctx context.Context) (next time.Duration, busy bool, 
 		return 0, false, err
 	}
 	next = sweepAtLeast
+	if e.duty.shared {
+		next = keepUpWait // leases that begin at other servers are not told
+	}
 	if !due.Next.IsZero() {
 		next = min(next, max(due.Next.Sub(now), time.Millisecond))
 	}
@@ -190,8 +194,11 @@ func (e *Engine) present(ctx context.Context, ids []haulier.ID) ([]*haulier.Job,
 func (e *Engine) expire(ctx context.Context, id haulier.ID) error {
 	s, err := e.sessions.get(id)
 	if err != nil { // its document outlived the view: nobody can claim by it here
-		s = newSession(haulier.Session{ID: id, Worker: "unknown"}, 0)
-		s.expired = true
+		if s, err = e.findSession(ctx, id); errors.Is(err, haulier.ErrLeaseLost) {
+			return nil // another server was faster
+		} else if err != nil {
+			return err
+		}
 	}
 	info := s.snapshot()
 	e.log.Warn("worker lost: its lease is over", "session", id, "worker", info.Worker, "jobs", info.Jobs)

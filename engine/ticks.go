@@ -30,6 +30,7 @@ const (
 func (e *Engine) keepSchedules(ctx context.Context) error {
 	reload := time.Time{}
 	for ctx.Err() == nil {
+		e.duty.await(ctx)
 		err := e.skewed(ctx)
 		if err == nil && !time.Now().Before(reload) {
 			err = errors.Join(e.loadSchedules(ctx), e.loadWindows(ctx))

@@ -127,10 +127,11 @@ func (r *run) Progress(percent float64, step string) {
 func (o *outbox) take(rep *haulier.Report) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	rep.LogFrom = o.from // also without output: a server to which none of it came learns that there is some
 	if len(o.buf) == 0 {
 		return
 	}
-	rep.Log, rep.LogFrom = o.buf, o.from
+	rep.Log = o.buf
 	o.from += int64(len(o.buf))
 	o.buf = nil
 }

@@ -129,8 +129,8 @@ func (o *outside) Watch(ctx context.Context, f func([]haulier.JobChange)) {
 // Close implements haulier.Store. The store itself is closed when the bubble is over.
 func (o *outside) Close() error { return nil }
 
-// Opened implements haulier.Store.
-func (o *outside) Opened() haulier.Opening { return o.store.Opened() }
+// Opened implements haulier.Store. The tests say themselves when there is more than one server; one alone need not look for others.
+func (o *outside) Opened() haulier.Opening { return haulier.Opening{ClaimsLost: o.store.Opened().ClaimsLost} }
 
 // Commit implements haulier.Store.
 func (o *outside) Commit(_ context.Context, b *haulier.Batch) (err error) {
