@@ -130,7 +130,9 @@ func (o *outside) Watch(ctx context.Context, f func([]haulier.JobChange)) {
 func (o *outside) Close() error { return nil }
 
 // Opened implements haulier.Store. The tests say themselves when there is more than one server; one alone need not look for others.
-func (o *outside) Opened() haulier.Opening { return haulier.Opening{ClaimsLost: o.store.Opened().ClaimsLost} }
+func (o *outside) Opened() haulier.Opening {
+	return haulier.Opening{ClaimsLost: o.store.Opened().ClaimsLost}
+}
 
 // Commit implements haulier.Store.
 func (o *outside) Commit(_ context.Context, b *haulier.Batch) (err error) {

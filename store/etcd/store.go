@@ -123,7 +123,7 @@ func (s *Store) probe(ctx context.Context) error {
 }
 
 // Opened implements haulier.Store. etcd syncs whatever it writes, claims too.
-func (s *Store) Opened() haulier.Opening { return haulier.Opening{} }
+func (s *Store) Opened() haulier.Opening { return haulier.Opening{Shared: true} }
 
 // Failed is closed when the store can't go on and must be opened anew: it has missed changes.
 func (s *Store) Failed() <-chan struct{} { return s.feed.failed }

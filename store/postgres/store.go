@@ -199,7 +199,11 @@ func (s *Store) enter() error {
 func (s *Store) leave() { s.life.RUnlock() }
 
 // Opened implements haulier.Store.
-func (s *Store) Opened() haulier.Opening { return s.opening }
+func (s *Store) Opened() haulier.Opening {
+	o := s.opening
+	o.Shared = true
+	return o
+}
 
 // Renew implements haulier.Store.
 func (s *Store) Renew(ctx context.Context, session haulier.ID, ttl time.Duration) error {

@@ -135,7 +135,11 @@ func (s *Store) open(ctx context.Context, a *address, o Options) error {
 }
 
 // Opened implements haulier.Store. Claims may be lost when Redis was started anew, or another has taken its place, a short while ago.
-func (s *Store) Opened() haulier.Opening { return s.opening }
+func (s *Store) Opened() haulier.Opening {
+	o := s.opening
+	o.Shared = true
+	return o
+}
 
 // Failed is closed when the store can't go on and must be opened anew: it has missed changes.
 func (s *Store) Failed() <-chan struct{} { return s.feed.failed }
