@@ -35,8 +35,8 @@ func (h *Harness) beside() *Harness {
 	return other
 }
 
-// fewSeconds is how long it takes at most until a server does what another did, or knows what another was told.
-const fewSeconds = 10 * time.Second
+// moments is how long it takes at most until a server does what another did, or knows what another was told.
+const moments = 10 * time.Second
 
 var serving = []behaviour{
 	{"a worker may talk to any server", func(t *testing.T, h *Harness) {
@@ -62,7 +62,7 @@ var serving = []behaviour{
 		if err := third.CloseSession(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
-		h.pass(fewSeconds)
+		h.pass(moments)
 		if _, err := h.Claim(t.Context(), haulier.ClaimRequest{Session: s, N: 1}); !errors.Is(err, haulier.ErrLeaseLost) {
 			t.Errorf("claim by a session that another server closed: %v", err)
 		}
@@ -91,7 +91,7 @@ var serving = []behaviour{
 		if jobs, err := other.Claim(t.Context(), haulier.ClaimRequest{Session: s, N: 10}); !errors.Is(err, haulier.ErrLeaseLost) {
 			t.Errorf("claimed %d, %v", len(jobs), err)
 		}
-		h.pass(fewSeconds)
+		h.pass(moments)
 		if all, err := other.Sessions(t.Context(), ""); err != nil || len(all) != 0 {
 			t.Errorf("the other server lists %v, %v", all, err)
 		}
@@ -109,7 +109,7 @@ var serving = []behaviour{
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.pass(fewSeconds)
+		h.pass(moments)
 		h.want(id, haulier.Pending)
 	}},
 	{"settings hold at all servers within seconds", func(t *testing.T, h *Harness) {
@@ -119,7 +119,7 @@ var serving = []behaviour{
 			t.Fatal(err)
 		}
 		h.window(haulier.Window{Name: "shut", Mode: "freeze", Rules: []string{"* 0-22 * * ?"}, Queues: []string{"slow"}})
-		h.pass(fewSeconds)
+		h.pass(moments)
 		s := other.open(nil)
 		id := other.add(nil)
 		frozen := other.add(func(s *haulier.Spec) { s.Queue = "slow" })
@@ -132,7 +132,7 @@ var serving = []behaviour{
 		if err := h.PauseQueue(t.Context(), "default", "default", false, "test"); err != nil {
 			t.Fatal(err)
 		}
-		h.pass(fewSeconds)
+		h.pass(moments)
 		h.wantClaimed(got, id)
 	}},
 	{"the duties of a server that stops or dies are another's within seconds", func(t *testing.T, h *Harness) {
@@ -148,7 +148,7 @@ var serving = []behaviour{
 		other.end()
 		id = soon(third)
 		h.end()
-		third.pass(fewSeconds)
+		third.pass(moments)
 		third.want(id, haulier.Pending)
 		third.end()
 		// One that died has left its lease.
@@ -163,7 +163,7 @@ var serving = []behaviour{
 		id = soon(h)
 		h.pass(3 * time.Second)
 		h.want(id, haulier.Scheduled)
-		h.pass(fewSeconds)
+		h.pass(moments)
 		h.want(id, haulier.Pending)
 	}},
 	{"a worker's end is noticed, whichever server it was at", func(_ *testing.T, h *Harness) {
@@ -172,7 +172,7 @@ var serving = []behaviour{
 		s := other.open(func(s *haulier.Session) { s.Lease = haulier.Duration(10 * time.Second) })
 		id := other.add(nil)
 		other.claimOne(s)
-		h.pass(10*time.Second + fewSeconds)
+		h.pass(10*time.Second + moments)
 		h.want(id, haulier.Pending)
 	}},
 	{"a change by filter that does not go on is completed by another server", func(t *testing.T, h *Harness) {
