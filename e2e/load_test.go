@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/haulier/haulier"
+	"github.com/haulier/haulier/client"
 )
 
 // attempts is more than the suite can take from a job by killing.
@@ -37,6 +38,7 @@ type load struct {
 
 	mu       sync.Mutex
 	requests []*request
+	clients  []*client.Client // of several servers; nil: the site's
 }
 
 func (s *site) load(ctx context.Context, seed uint64, callers int) *load {
@@ -133,11 +135,18 @@ func (l *load) send(ctx context.Context, r *request) {
 	}
 }
 
+func (l *load) client() *client.Client {
+	if l.clients == nil {
+		return l.site.client
+	}
+	return l.clients[rand.IntN(len(l.clients))]
+}
+
 // once makes the request one time, and gives up on a server that does not answer.
 func (l *load) once(ctx context.Context, r *request) ([]haulier.ID, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	results, err := l.site.client.Enqueue(ctx, []haulier.EnqueueRequest{r.EnqueueRequest})
+	results, err := l.client().Enqueue(ctx, []haulier.EnqueueRequest{r.EnqueueRequest})
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,209 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/haulier/haulier/client"
+	"github.com/haulier/haulier/store/services"
+)
+
+// sharedStores are the stores over which several servers work: for each a URL of one that is new.
+var sharedStores = map[string]func(t *testing.T) string{
+	"redis":    func(t *testing.T) string { return services.Redis(t).URL("prefix=e2e") },
+	"postgres": func(t *testing.T) string { return services.Postgres(t).URL() },
+	"etcd":     func(t *testing.T) string { return services.Etcd(t).URL("e2e") },
+}
+
+// TestCrashOfSeveralServers is TestCrash with three servers over one store and three workers, each at
+// another server: any of them is killed at any time, callers ask whichever they like, and the same must hold.
+func TestCrashOfSeveralServers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute; run without -short")
+	}
+	seed := *crashSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("seed %d: repeat the choices with -crash.seed %d", seed, seed)
+	for name, open := range sharedStores {
+		t.Run(name, func(t *testing.T) {
+			url := open(t)
+			ctx, cancel := context.WithTimeout(context.Background(), *crashTime+5*time.Minute)
+			defer cancel()
+			f := newFleet(t, url, rand.New(rand.NewPCG(seed, seed)))
+			f.begin(ctx)
+			load := f.load(ctx, seed)
+			f.run(ctx)
+			load.end()
+			t.Logf("%d kills: %v", len(f.story), f.killed)
+			f.settle(ctx)
+			facts := f.sites[0].facts(ctx)
+			facts.check(load)
+			load.repeatKeys(ctx, t)
+			f.finish()
+			if t.Failed() {
+				t.Logf("what was killed when:\n%s", strings.Join(f.story, "\n"))
+			}
+		})
+	}
+}
+
+// fleet is several servers over one store, with their workers.
+type fleet struct {
+	t       *testing.T
+	store   string
+	dice    *rand.Rand
+	sites   []*site // of one folder, each with a server of its own
+	workers []*process
+	makers  []func() *process // of the workers
+	killed  map[string]int
+	story   []string
+}
+
+const servers = 3
+
+func newFleet(t *testing.T, store string, dice *rand.Rand) *fleet {
+	f := &fleet{t: t, store: store, dice: dice, sites: []*site{newSite(t)}, killed: map[string]int{}}
+	for len(f.sites) < servers {
+		f.sites = append(f.sites, f.sites[0].beside())
+	}
+	return f
+}
+
+// beside is another server's place in the same folder.
+func (s *site) beside() *site {
+	s.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	other := *s
+	other.addr, other.server = l.Addr().String(), nil
+	l.Close()
+	other.url = "http://" + other.addr
+	if other.client, err = client.New(client.Config{URL: other.url}); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { other.client.Close() })
+	return &other
+}
+
+func (f *fleet) begin(ctx context.Context) {
+	for _, s := range f.sites {
+		s.serve("--store", f.store)
+		s.ready(ctx)
+	}
+	f.makers = []func() *process{
+		func() *process { return f.sites[0].work("commands") },
+		func() *process { return f.sites[1].workFunctions("functions") },
+		func() *process { return f.sites[2].workFunctions("more-functions") },
+	}
+	for _, start := range f.makers {
+		f.workers = append(f.workers, start())
+	}
+}
+
+// load asks any of the servers, and another one when the first does not answer.
+func (f *fleet) load(ctx context.Context, seed uint64) *load {
+	l := &load{site: f.sites[0], seed: seed, stop: make(chan struct{})}
+	for _, s := range f.sites {
+		l.clients = append(l.clients, s.client)
+	}
+	for c := range 4 {
+		l.all.Go(func() { l.call(ctx, c) })
+	}
+	return l
+}
+
+// run kills a part of the fleet at a time, and puts another in its place.
+func (f *fleet) run(ctx context.Context) {
+	began := time.Now()
+	for len(f.story) < *fleetRounds && time.Since(began) < *crashTime && ctx.Err() == nil {
+		f.pause(ctx, 50, 500)
+		if i := f.dice.IntN(servers + len(f.workers)); i < servers {
+			f.tell(fmt.Sprint("server ", i))
+			f.sites[i].server.kill()
+			f.pause(ctx, 1, 300)
+			if f.dice.IntN(15) == 0 { // longer than it takes until another has its duties
+				f.pause(ctx, 8000, 10000)
+			}
+			f.sites[i].serve("--store", f.store)
+		} else {
+			i -= servers
+			f.tell(fmt.Sprint("worker ", i))
+			f.workers[i].kill()
+			f.pause(ctx, 1, 300)
+			if f.dice.IntN(15) == 0 {
+				f.pause(ctx, int(lease/time.Millisecond), int(3*lease/2/time.Millisecond))
+			}
+			f.workers[i] = f.makers[i]()
+		}
+		f.fallen()
+	}
+}
+
+func (f *fleet) tell(who string) {
+	f.killed[who]++
+	f.story = append(f.story, fmt.Sprintf("%s %s", time.Now().UTC().Format("15:04:05.000"), who))
+}
+
+func (f *fleet) pause(ctx context.Context, least, most int) {
+	select {
+	case <-time.After(time.Duration(least+f.dice.IntN(most-least)) * time.Millisecond):
+	case <-ctx.Done():
+	}
+}
+
+// fallen fails the test when somebody ended that nobody killed.
+func (f *fleet) fallen() {
+	all := append([]*process(nil), f.workers...)
+	for _, s := range f.sites {
+		all = append(all, s.server)
+	}
+	for _, p := range all {
+		if p.ended() {
+			f.t.Fatalf("%s ended by itself with code %d:\n%s", p.log, p.cmd.ProcessState.ExitCode(), tail(p.output(f.t)))
+		}
+	}
+}
+
+// settle waits, in peace now, until every job has ended.
+func (f *fleet) settle(ctx context.Context) {
+	for _, s := range f.sites {
+		s.ready(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	f.sites[0].await(ctx, "every job has ended", func() bool {
+		f.fallen()
+		counts, err := f.sites[f.dice.IntN(servers)].client.Counts(ctx, "default")
+		if err != nil {
+			f.t.Fatal("counts: ", err)
+		}
+		for _, n := range counts {
+			if !n.State.Terminal() && n.N > 0 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func (f *fleet) finish() {
+	for _, p := range f.workers {
+		if code := p.stop(); code != 0 {
+			f.t.Errorf("worker %s ended with code %d on TERM:\n%s", p.log, code, tail(p.output(f.t)))
+		}
+	}
+	for _, s := range f.sites {
+		if code := s.server.stop(); code != 0 {
+			f.t.Errorf("a server ended with code %d on TERM:\n%s", code, tail(s.server.output(f.t)))
+		}
+	}
+}
