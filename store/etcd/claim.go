@@ -113,15 +113,19 @@ func (s *Store) candidates(ctx context.Context, session haulier.ID, takes []haul
 	if most := int(s.most.Load()) - branch - 1; len(ids) > most {
 		ids = ids[:most]
 	}
-	return s.standing(ctx, ids, keys)
+	return s.standing(ctx, ids, keys, round > 0)
 }
 
-// standing reads jobs, and leaves out those that no longer are at their place.
-func (s *Store) standing(ctx context.Context, ids []haulier.ID, keys []string) ([]*record, error) {
+// standing finds jobs, and leaves out those that no longer are at their place.
+func (s *Store) standing(ctx context.Context, ids []haulier.ID, keys []string, fresh bool) ([]*record, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	records, err := s.records(ctx, ids)
+	find := s.remembered
+	if fresh {
+		find = s.records
+	}
+	records, err := find(ctx, ids)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package etcd
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -18,12 +19,19 @@ type change struct {
 	compares []*pb.Compare
 	ops      []*pb.RequestOp
 	entry    entry
+	names    []string // of what is changed, so that two changes of the same are not joined
+	size     int      // of what is written, in bytes
 }
 
-func (w *change) compare(c *pb.Compare)        { w.compares = append(w.compares, c) }
-func (w *change) put(key string, value []byte) { w.ops = append(w.ops, putOp(w.s.prefix+key, value)) }
-func (w *change) remove(key string)            { w.ops = append(w.ops, deleteOp(w.s.prefix+key)) }
-func (w *change) told(c haulier.JobChange)     { w.entry.changes = append(w.entry.changes, c) }
+func (w *change) compare(c *pb.Compare)    { w.compares = append(w.compares, c) }
+func (w *change) remove(key string)        { w.ops = append(w.ops, deleteOp(w.s.prefix+key)) }
+func (w *change) name(name string)         { w.names = append(w.names, name) }
+func (w *change) told(c haulier.JobChange) { w.entry.changes = append(w.entry.changes, c) }
+
+func (w *change) put(key string, value []byte) {
+	w.ops = append(w.ops, putOp(w.s.prefix+key, value))
+	w.size += len(key) + len(value)
+}
 
 // commit carries the transaction out; false: a comparison did not hold. It returns after its changes were told.
 func (w *change) commit(ctx context.Context) (bool, error) {
@@ -62,12 +70,15 @@ func (s *Store) commit(ctx context.Context, b *haulier.Batch) error {
 	if err := unique(b); err != nil {
 		return err
 	}
-	for apart := false; ; apart = true {
+	for again := false; ; again = true {
 		w := &change{s: s}
-		if err := w.batch(ctx, b, apart); err != nil {
+		if err := w.batch(ctx, b, again); err != nil {
+			if !again && errors.Is(err, haulier.ErrConflict) {
+				continue // maybe another server's change is yet to be heard of
+			}
 			return err
 		}
-		if done, err := w.commit(ctx); done || err != nil {
+		if done, err := s.join(ctx, w); done || err != nil {
 			return err
 		}
 		// What was read has changed since, or else what was not read is not as expected.
@@ -118,14 +129,14 @@ func unique(b *haulier.Batch) error {
 	return nil
 }
 
-// batch makes the transaction of a batch. apart: ids that must be new are compared one by one.
-func (w *change) batch(ctx context.Context, b *haulier.Batch, apart bool) error {
-	olds, err := w.s.olds(ctx, b)
+// batch makes the transaction of a batch. again: what is remembered of jobs was not true, or not all that lies between ids that must be new was.
+func (w *change) batch(ctx context.Context, b *haulier.Batch, again bool) error {
+	olds, err := w.s.olds(ctx, b, again)
 	if err != nil {
 		return err
 	}
 	if b.CheckIDs {
-		w.newIDs(b.Insert, apart)
+		w.newIDs(b.Insert, again)
 	}
 	for i := range b.Insert {
 		w.insert(&b.Insert[i])
@@ -150,25 +161,19 @@ func (w *change) batch(ctx context.Context, b *haulier.Batch, apart bool) error 
 	return nil
 }
 
-// olds reads how the jobs of Update, then those of Delete, are; of those of Update not their specs.
-func (s *Store) olds(ctx context.Context, b *haulier.Batch) ([]*record, error) {
-	if len(b.Update)+len(b.Delete) == 0 {
-		return nil, nil
-	}
-	ids := make([]haulier.ID, 0, len(b.Update))
+// olds finds how the jobs of Update, then those of Delete, are; fresh: as etcd has them.
+func (s *Store) olds(ctx context.Context, b *haulier.Batch, fresh bool) ([]*record, error) {
+	ids := make([]haulier.ID, 0, len(b.Update)+len(b.Delete))
 	for i := range b.Update {
 		ids = append(ids, b.Update[i].Spec.ID)
 	}
-	olds, err := s.statuses(ctx, ids)
-	if err != nil || len(b.Delete) == 0 {
-		return olds, err
-	}
-	gone := make([]haulier.ID, 0, len(b.Delete))
 	for _, d := range b.Delete {
-		gone = append(gone, d.ID)
+		ids = append(ids, d.ID)
 	}
-	more, err := s.records(ctx, gone)
-	return append(olds, more...), err
+	if fresh {
+		return s.records(ctx, ids)
+	}
+	return s.remembered(ctx, ids)
 }
 
 // expect is an error unless the job is at a revision.
@@ -208,6 +213,7 @@ func (w *change) newIDs(jobs []haulier.Job, apart bool) {
 
 func (w *change) insert(j *haulier.Job) {
 	id, spec := j.ID.String(), j.Spec
+	w.name(id)
 	w.put("job/"+id, wire.AppendSpec(nil, &spec))
 	w.put("status/"+id, wire.AppendStatus(nil, &j.Status))
 	w.put(tenantKey(j.Tenant, j.ID), nil)
@@ -217,15 +223,18 @@ func (w *change) insert(j *haulier.Job) {
 
 func (w *change) update(spec *haulier.Spec, old *record, next *haulier.Status) {
 	id := spec.ID.String()
+	w.name(id)
 	w.compare(unchanged(w.s.prefix+"status/"+id, old.revision))
 	w.put("status/"+id, wire.AppendStatus(nil, next))
 	lane := laneText(spec.Lane())
 	w.move(placeOf(lane, spec.Priority, spec.ID, &old.status), placeOf(lane, spec.Priority, spec.ID, next))
-	w.told(haulier.JobChange{Spec: spec, Before: old.status.State, Status: *next})
+	own := *spec
+	w.told(haulier.JobChange{Spec: &own, Before: old.status.State, Status: *next})
 }
 
 func (w *change) delete(old *record) {
 	spec, id := old.spec, old.spec.ID.String()
+	w.name(id)
 	w.compare(unchanged(w.s.prefix+"status/"+id, old.revision))
 	w.remove("job/" + id)
 	w.remove("status/" + id)
@@ -252,6 +261,7 @@ func (w *change) move(from, to place) {
 
 func (w *change) doc(d *haulier.DocWrite) {
 	key := docKey(d.Kind, d.Key)
+	w.name(key)
 	if d.Expect != haulier.AnyRev {
 		w.compare(written(w.s.prefix+key, int64(d.Expect)))
 	}
@@ -321,8 +331,9 @@ func (s *Store) Renew(ctx context.Context, session haulier.ID, ttl time.Duration
 	defer s.leave()
 	w := &change{s: s}
 	w.alive(session)
+	w.name(docKey(haulier.DocSession, session.String()))
 	w.lease(leaseChange{session: session, ttl: ttl})
-	done, err := w.commit(ctx)
+	done, err := s.join(ctx, w)
 	if err == nil && !done {
 		err = lost(session)
 	}

@@ -252,7 +252,7 @@ func (f *feed) tell(kv *mvccpb.KeyValue) error {
 		}
 		e = &other
 	}
-	f.view.apply(e)
+	f.view.apply(e, own != nil, kv.ModRevision)
 	if len(e.changes) > 0 {
 		for _, w := range alive {
 			w.f(e.changes)

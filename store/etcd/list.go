@@ -204,7 +204,7 @@ func (l *listing) add(ctx context.Context, st *stretch, entries []found, at *spo
 			break
 		}
 	}
-	records, err := l.s.records(ctx, ids)
+	records, err := l.s.jobs(ctx, ids)
 	if err != nil {
 		return true, err
 	}

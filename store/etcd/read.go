@@ -21,25 +21,6 @@ type record struct {
 
 func (r *record) job() *haulier.Job { return &haulier.Job{Spec: *r.spec, Status: r.status} }
 
-// statuses reads how jobs are; those that do not exist are nil.
-func (s *Store) statuses(ctx context.Context, ids []haulier.ID) ([]*record, error) {
-	keys := make([]string, len(ids))
-	for i, id := range ids {
-		keys[i] = "status/" + id.String()
-	}
-	found, err := s.gets(ctx, keys, false)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]*record, len(ids))
-	for i, kv := range found {
-		if out[i], err = parseStatus(ids[i], kv); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
 func parseStatus(id haulier.ID, kv *mvccpb.KeyValue) (*record, error) {
 	if kv == nil {
 		return nil, nil
@@ -83,13 +64,33 @@ func (s *Store) records(ctx context.Context, ids []haulier.ID) ([]*record, error
 	return out, nil
 }
 
+// remembered finds jobs as this server last heard of them, or else as etcd has them; those that do not exist are nil.
+func (s *Store) remembered(ctx context.Context, ids []haulier.ID) ([]*record, error) {
+	out, all := s.view.cached(ids)
+	if all {
+		return out, nil
+	}
+	var missing []haulier.ID
+	var which []int
+	for i, r := range out {
+		if r == nil {
+			missing, which = append(missing, ids[i]), append(which, i)
+		}
+	}
+	more, err := s.records(ctx, missing)
+	for i, r := range more {
+		out[which[i]] = r
+	}
+	return out, err
+}
+
 // Jobs implements haulier.Store.
 func (s *Store) Jobs(ctx context.Context, ids []haulier.ID) ([]*haulier.Job, error) {
 	if err := s.enter(); err != nil {
 		return nil, err
 	}
 	defer s.leave()
-	records, err := s.records(ctx, ids)
+	records, err := s.jobs(ctx, ids)
 	if err != nil {
 		return nil, fmt.Errorf("jobs: %w", err)
 	}
@@ -100,6 +101,20 @@ func (s *Store) Jobs(ctx context.Context, ids []haulier.ID) ([]*haulier.Job, err
 		}
 	}
 	return jobs, nil
+}
+
+// jobs finds jobs as they are. Those that are remembered are true as soon as the log has been followed.
+func (s *Store) jobs(ctx context.Context, ids []haulier.ID) ([]*record, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	if _, all := s.view.cached(ids); !all {
+		return s.records(ctx, ids)
+	}
+	if err := s.current(ctx); err != nil {
+		return nil, err
+	}
+	return s.remembered(ctx, ids)
 }
 
 // logRead reads at which revision the log is.

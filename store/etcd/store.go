@@ -60,6 +60,8 @@ type Store struct {
 	floor  atomic.Int64     // latest time that was told, in microseconds
 	most   atomic.Int64     // comparisons that etcd takes in a transaction, as far as is known
 
+	joiner joiner
+
 	claiming sync.Mutex // claims of this server come one by one: they want the same jobs
 
 	life   sync.RWMutex // read-locked by every call, locked by Close
@@ -155,6 +157,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.closed = true
+	s.joiner.flights.Wait() // of calls that were given up
 	s.feed.close()
 	s.client.Close()
 	return nil

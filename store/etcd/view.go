@@ -19,6 +19,7 @@ type view struct {
 	bands  map[haulier.Band]*line
 	timers *line
 	purges *line
+	cache  cache
 	leases map[haulier.ID]time.Time // when each session expires; the clock's monotonic part counts
 }
 
@@ -43,7 +44,7 @@ func newLine(prefix string) *line { return &line{prefix: prefix, width: time.Sec
 func newView(s *Store) *view {
 	return &view{
 		now:    func() time.Time { return s.clock() },
-		counts: map[tally]int64{}, bands: map[haulier.Band]*line{}, leases: map[haulier.ID]time.Time{},
+		counts: map[tally]int64{}, bands: map[haulier.Band]*line{}, leases: map[haulier.ID]time.Time{}, cache: newCache(),
 		timers: newLine("timer/"), purges: newLine("purge/"),
 	}
 }
@@ -93,8 +94,8 @@ func (v *view) forget(b haulier.Band) {
 	}
 }
 
-// apply follows an entry of the log.
-func (v *view) apply(e *entry) {
+// apply follows an entry of the log; own: it is in full.
+func (v *view) apply(e *entry, own bool, revision int64) {
 	now := v.now()
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -117,6 +118,7 @@ func (v *view) apply(e *entry) {
 			v.forget(haulier.Band{Lane: lane, Priority: c.Spec.Priority})
 		}
 	}
+	v.cache.follow(e.changes, own, revision)
 	for _, l := range e.leases {
 		if l.gone {
 			delete(v.leases, l.session)
