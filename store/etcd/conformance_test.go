@@ -47,6 +47,17 @@ func open(t testing.TB, url string) *etcd.Store {
 	return s
 }
 
+// openSmall opens a store that takes little for large.
+func openSmall(t testing.TB, url string) *etcd.Store {
+	t.Helper()
+	s, err := etcd.Open(t.Context(), url, etcd.Small(etcd.Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
 var prefixes atomic.Int64
 
 // freshPrefix is one that no other test has.
@@ -64,5 +75,5 @@ func TestEngine(t *testing.T) {
 }
 
 func TestDurableContract(t *testing.T) {
-	storetest.RunDurable(t, func(t *testing.T, dir string) haulier.Store { return open(t, services.Etcd(t).URL(dir)) })
+	storetest.RunDurable(t, func(t *testing.T, dir string) haulier.Store { return openSmall(t, services.Etcd(t).URL(dir)) })
 }

@@ -42,6 +42,9 @@ func translate(ctx context.Context, err error) error {
 			return fmt.Errorf("etcd: %w: %s (%v)", a.kind, a.what, err)
 		}
 	}
+	if noHistory(known) {
+		return fmt.Errorf("%w (%v)", errHistory, err)
+	}
 	switch codeOf(err) {
 	case codes.ResourceExhausted: // gRPC refuses what is much too large, before etcd sees it
 		return fmt.Errorf("etcd: %w: a request has more bytes than it takes; make the batch smaller, or start etcd with --max-request-bytes=33554432 (%v)", haulier.ErrTooLarge, err)

@@ -25,29 +25,51 @@ func (s *Store) load(ctx context.Context) error {
 		{"ready/", false, v.loadReady}, {"timer/", true, v.loadTimer}, {"owned/", true, v.loadOwned}, {"blocked/", true, v.loadBlocked},
 		{"done/", false, v.loadDone}, {"purge/", false, v.loadPurge}, {"lease/", true, v.loadLease},
 	}
-	reads := make([]*pb.RangeRequest, len(parts))
+	reads := make([]*pb.RangeRequest, len(parts), len(parts)+2)
 	for i := range parts {
 		reads[i] = parts[i].read(s, parts[i].prefix, 0)
 	}
+	reads = append(reads, s.logRead(), &pb.RangeRequest{Key: []byte(s.prefix + "counts")})
 	answers, revision, err := s.readAt(ctx, reads...) // so a small store takes one request
 	if err != nil {
 		return err
 	}
-	for i, a := range answers {
-		if err := s.whole(ctx, &parts[i], revision, a); err != nil {
+	at := revision // of what was read; revision is that from which on the log is followed
+	log, counts := answers[len(parts)], answers[len(parts)+1]
+	large := false
+	for i := range parts[:len(parts)-1] { // the leases are not in a snapshot
+		large = large || answers[i].More
+	}
+	if large {
+		found, err := s.saved(ctx, counts)
+		if err != nil {
+			return err
+		}
+		if found != nil {
+			v.restore(found)
+			parts, answers, revision = parts[len(parts)-1:], answers[len(parts)-1:], found.Revision
+		}
+	}
+	for i := range parts {
+		if err := s.whole(ctx, &parts[i], at, answers[i]); err != nil {
 			return err
 		}
 	}
+	v.at = max(v.at, revision)
 	s.feed.start(revision)
+	if len(log.Kvs) == 0 {
+		return nil
+	}
+	if err := s.feed.await(ctx, log.Kvs[0].ModRevision); err != nil {
+		s.feed.close()
+		return err
+	}
 	return nil
 }
 
-// page is how many keys are read at once when all are.
-const page = 10_000
-
 // read reads the next page of keys, as of a revision; 0: the newest.
 func (p *part) read(s *Store, from string, revision int64) *pb.RangeRequest {
-	r := s.span(from, following(p.prefix), page, !p.values)
+	r := s.span(from, following(p.prefix), s.page, !p.values)
 	r.Revision = revision
 	return r
 }

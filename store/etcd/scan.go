@@ -20,6 +20,7 @@ type scan struct {
 	begun string // where it began
 	from  string // where it goes on
 	width time.Duration
+	short int  // how long a line may be to be read to its end: etcd counts all that lies within the bounds of a read
 	open  bool // there may be more before until
 	whole bool // it began at the head
 }
@@ -36,10 +37,6 @@ func (c *scan) take(n int) (ids []haulier.ID, err error) {
 	return ids, nil
 }
 
-// A line with fewer entries is read to its end; a longer one as far as it takes for what is wanted, since
-// etcd counts all that lies within the bounds of a read.
-const shortLine = 500
-
 const (
 	minWidth = time.Microsecond
 	maxWidth = 100 * 365 * 24 * time.Hour
@@ -52,6 +49,7 @@ func (s *Store) scan(ctx context.Context, beside []*pb.RangeRequest, scans ...*s
 	v.mu.Lock()
 	for _, c := range scans {
 		c.line.begin()
+		c.short = s.sizes.line
 		c.restart(c.line.head)
 	}
 	v.mu.Unlock()
@@ -106,7 +104,7 @@ func (c *scan) restart(from string) {
 	c.begun, c.whole = max(from, c.after), from >= c.after
 	c.from, c.width, c.keys = c.begun, c.line.width, nil
 	c.open = c.want > 0 && (c.until == "" || c.from < c.until)
-	if c.line.n <= shortLine {
+	if c.line.n <= int64(c.short) {
 		c.width = maxWidth
 	}
 }
@@ -140,7 +138,7 @@ func (c *scan) found(s *Store, r *pb.RangeResponse) {
 	bound := c.bound()
 	if len(c.keys) >= c.want || bound == c.until {
 		c.open = false
-		if r.Count > int64(4*c.want+shortLine) && c.width < maxWidth {
+		if r.Count > int64(4*c.want+c.short) && c.width < maxWidth {
 			c.width = max(c.width/2, minWidth)
 		}
 		return

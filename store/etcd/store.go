@@ -15,7 +15,7 @@
 //	doc/KIND/KEY                documents; their revision is the key's version in etcd
 //	lease/SESSION               for how long a session lives after this key was written
 //	log                         what the last transaction changed
-//	counts                      number of jobs and first of each band at a revision
+//	counts                      of a large store, the number of jobs and the first of each band at a revision; see snapshot
 //
 // LANE is tenant/queue/type/kind, where % and / within a part are %25 and %2F. TIME is in UTC. What begins with ~ has its
 // bits inverted, since etcd lists upwards at less cost than downwards.
@@ -45,22 +45,34 @@ import (
 
 // Options of a store. The zero value is good for use.
 type Options struct {
-	Log *slog.Logger // nil: none
+	Log     *slog.Logger  // nil: none
+	Timeout time.Duration // of a request to etcd; 0: 12 seconds. etcd itself gives up after about seven without a leader
+	sizes   sizes
+}
+
+// sizes from which on things are done otherwise.
+type sizes struct {
+	page int // keys that are read at once when all are, and jobs from which on their counts are saved
+	line int // entries of a line from which on it is not read to its end
 }
 
 // Store is a haulier.Store in etcd. Safe for concurrent use.
 type Store struct {
-	client *clientv3.Client
-	kv     pb.KVClient
-	prefix string // of all keys
-	log    *slog.Logger
-	feed   *feed
-	view   *view
-	clock  func() time.Time // time.Now, but in tests
-	floor  atomic.Int64     // latest time that was told, in microseconds
-	most   atomic.Int64     // comparisons that etcd takes in a transaction, as far as is known
+	client  *clientv3.Client
+	kv      pb.KVClient
+	prefix  string // of all keys
+	timeout time.Duration
+	sizes
+	log   *slog.Logger
+	feed  *feed
+	view  *view
+	clock func() time.Time // time.Now, but in tests
+	floor atomic.Int64     // latest time that was told, in microseconds
+	most  atomic.Int64     // comparisons that etcd takes in a transaction, as far as is known
 
 	joiner joiner
+	keeper sync.WaitGroup // writes snapshots until stop
+	stop   context.CancelFunc
 
 	claiming sync.Mutex // claims of this server come one by one: they want the same jobs
 
@@ -80,11 +92,17 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.sizes.page == 0 {
+		o.sizes = sizes{page: 10_000, line: 500}
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = 12 * time.Second
+	}
 	client, err := clientv3.New(a.config)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", a.name, translate(ctx, err))
 	}
-	s := &Store{client: client, kv: pb.NewKVClient(client.ActiveConnection()), prefix: a.prefix, log: o.Log, clock: time.Now}
+	s := &Store{client: client, kv: pb.NewKVClient(client.ActiveConnection()), prefix: a.prefix, timeout: o.Timeout, sizes: o.sizes, log: o.Log, clock: time.Now}
 	s.view = newView(s)
 	if err := s.open(ctx); err != nil {
 		client.Close()
@@ -98,7 +116,13 @@ func (s *Store) open(ctx context.Context) error {
 		return err
 	}
 	s.feed = newFeed(s)
-	return s.load(ctx)
+	if err := s.load(ctx); err != nil {
+		return err
+	}
+	var keeping context.Context
+	keeping, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	s.keeper.Go(func() { s.snapshots(keeping) })
+	return nil
 }
 
 // Comparisons in a transaction: as many as a claim of haulier.MaxClaim jobs makes are tried when the store is opened; if etcd
@@ -157,6 +181,8 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.closed = true
+	s.stop()
+	s.keeper.Wait()
 	s.joiner.flights.Wait() // of calls that were given up
 	s.feed.close()
 	s.client.Close()

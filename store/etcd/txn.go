@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -14,9 +13,6 @@ import (
 
 	"github.com/haulier/haulier"
 )
-
-// callTimeout bounds a request to etcd, which gives up by itself after about seven seconds without a leader.
-const callTimeout = 12 * time.Second
 
 // callOptions let a request wait for a connection, and have any size: it is etcd that bounds it.
 var callOptions = []grpc.CallOption{
@@ -84,7 +80,7 @@ func tree(ops []*pb.RequestOp, width int) []*pb.RequestOp {
 
 // write carries out operations if all comparisons hold; otherwise done is false. It is sent once: what may have been carried out is not repeated.
 func (s *Store) write(ctx context.Context, compares []*pb.Compare, ops []*pb.RequestOp) (revision int64, done bool, err error) {
-	limited, cancel := context.WithTimeout(ctx, callTimeout)
+	limited, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	request := &pb.TxnRequest{Compare: compares, Success: tree(ops, max(branch, len(compares)))}
 	r, err := s.kv.Txn(limited, request, callOptions...)
@@ -106,7 +102,7 @@ const readRounds = 4
 
 // again repeats what only reads.
 func (s *Store) again(ctx context.Context, call func(ctx context.Context) error) error {
-	limited, cancel := context.WithTimeout(ctx, callTimeout)
+	limited, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	var err error
 	for range readRounds {

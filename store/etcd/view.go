@@ -15,6 +15,7 @@ type view struct {
 	now func() time.Time
 
 	mu     sync.Mutex // guards what follows
+	at     int64      // revision of the last entry of the log that was applied
 	counts map[tally]int64
 	bands  map[haulier.Band]*line
 	timers *line
@@ -118,6 +119,7 @@ func (v *view) apply(e *entry, own bool, revision int64) {
 			v.forget(haulier.Band{Lane: lane, Priority: c.Spec.Priority})
 		}
 	}
+	v.at = revision
 	v.cache.follow(e.changes, own, revision)
 	for _, l := range e.leases {
 		if l.gone {
