@@ -47,9 +47,12 @@ func openNode(ctx context.Context, f *nodeFlags, s *settings, log *slog.Logger) 
 	if n.store, err = openStore(ctx, url, storeOptions{Durability: f.Durability, NoMigrate: f.NoMigrate, Log: log}); err != nil {
 		return n, err
 	}
-	if n.data == "" {
+	switch {
+	case f.Blobs != "":
+		n.blobs, err = blob.OpenDir(f.Blobs)
+	case n.data == "":
 		n.blobs, err = blob.Open(ctx, "mem://")
-	} else {
+	default:
 		n.blobs, err = blob.OpenDir(filepath.Join(n.data, "blobs"))
 	}
 	if err != nil {

@@ -29,12 +29,15 @@ type nodeFlags struct {
 	// Deliveries is how many notifications are delivered at once; 0: none.
 	Deliveries int
 	BlobQuota  byteSize
+	// Blobs is the folder of blobs; empty: one in the data folder.
+	Blobs string
 }
 
 // registerStore adds the flags that say which store.
 func (f *nodeFlags) registerStore(fs *pflag.FlagSet) {
 	fs.StringVar(&f.Data, "data", "", "`DIR` for all that the server keeps; $XDG_DATA_HOME/haulier unless said [env]")
 	fs.StringVar(&f.Store, "store", "", "`URL` of the store: pebble:DIR, redis://HOST:PORT/DB, postgres://USER:PASSWORD@HOST/DATABASE, etcd://HOST:2379,HOST:2379/PREFIX, or mem: for a trial in memory; pebble in the data folder unless said [env]")
+	fs.StringVar(&f.Blobs, "blobs", "", "`DIR` for files, large payloads and outputs, which all servers over one store must see; in the data folder unless said [env]")
 	fs.StringVar(&f.Durability, "durability", "sync", "`WHAT` an acknowledged write survives: sync (power loss) or process (kill -9 only, and faster) [env]")
 	fs.BoolVar(&f.NoMigrate, "no-migrate", false, "leave a database's tables as they are: haulier store migrate changes them [env]")
 }

@@ -29,7 +29,7 @@ type settings struct {
 // configurable are the flags that the environment and the configuration file may
 // set too. Others are about one call alone, or, as with the queue, have names
 // in the environment that a running job uses.
-var configurable = []string{"url", "token", "tenant", "output", "data", "store", "listen", "durability", "log-format", "log-level"}
+var configurable = []string{"url", "token", "tenant", "output", "data", "store", "blobs", "listen", "durability", "log-format", "log-level"}
 
 func (s *settings) register(f *pflag.FlagSet) {
 	f.StringVar(&s.URL, "url", client.DefaultURL, "`URL` of the server [env]")

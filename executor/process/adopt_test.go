@@ -3,7 +3,9 @@ package process_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -260,5 +262,31 @@ func TestLongPathOfTheStateFolder(t *testing.T) {
 	defer x.Close()
 	if r, _ := run(t, x, execJob("true"), ""); r.Outcome != haulier.OutcomeOK {
 		t.Fatalf("got %+v", r)
+	}
+}
+
+// TestSupervisorThatIsEndingIsNone has one that is killed between a new worker's connection and its greeting.
+func TestSupervisorThatIsEndingIsNone(t *testing.T) {
+	dir := shortDir(t)
+	l, err := net.Listen("unix", dir+"/shim.sock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		c, err := l.Accept()
+		if err == nil {
+			err = errors.Join(l.Close(), c.Close())
+		}
+		done <- err
+	}()
+	x := process.New(config())
+	defer x.Close()
+	left, err := x.Open(t.Context(), executor.Env{Dir: dir, Patience: patience})
+	if err != nil || len(left) != 0 {
+		t.Errorf("it found %d attempts, %v; want none and no error", len(left), err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
 	}
 }

@@ -135,17 +135,27 @@ func (x *Executor) sweep(left []executor.Attempt) error {
 	return err
 }
 
+// hangUps is how often a supervisor may hang up before that is not taken for its end any more.
+const hangUps = 5
+
 // adopt finds what a former worker left under a supervisor that still lives.
 func (x *Executor) adopt(ctx context.Context) ([]executor.Attempt, error) {
 	if x.env.Dir == "" {
 		return nil, nil
 	}
-	c, err := dial(ctx, x.dir)
-	if err != nil {
-		return nil, nil // no supervisor: one is started when there is something to run
-	}
-	l, known, err := x.greet(ctx, c)
-	if err != nil {
+	var l *shimLink
+	var known []*message
+	for try := 0; ; try++ {
+		c, err := dial(ctx, x.dir)
+		if err != nil {
+			return nil, nil // no supervisor: one is started when there is something to run
+		}
+		if l, known, err = x.greet(ctx, c); err == nil {
+			break
+		}
+		if errors.Is(err, errHungUp) && try < hangUps {
+			continue // it was just ending
+		}
 		return nil, fmt.Errorf("commands: supervisor of %s: %w; end it, or choose another state folder", x.dir, err)
 	}
 	x.use(l)

@@ -42,6 +42,9 @@ func dial(ctx context.Context, dir string) (net.Conn, error) {
 // helloWait bounds the wait for a supervisor's first words.
 const helloWait = 10 * time.Second
 
+// errHungUp: the supervisor ended, or was ended, before it said anything.
+var errHungUp = fmt.Errorf("%w: it hung up", haulier.ErrUnavailable)
+
 // greet says hello and returns the connection and what the supervisor knows of.
 func (x *Executor) greet(ctx context.Context, c net.Conn) (*shimLink, []*message, error) {
 	l := &shimLink{conn: newConn(c, nil), ended: make(chan struct{})}
@@ -85,7 +88,7 @@ func (x *Executor) greet(ctx context.Context, c net.Conn) (*shimLink, []*message
 		if versions != nil {
 			return nil, nil, versions
 		}
-		return nil, nil, fmt.Errorf("%w: it hung up", haulier.ErrUnavailable)
+		return nil, nil, errHungUp
 	case <-timeout.C:
 		l.conn.close()
 		return nil, nil, fmt.Errorf("%w: it does not answer", haulier.ErrUnavailable)
