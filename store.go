@@ -128,7 +128,11 @@ const (
 	DocLog     DocKind = "log"     // key: job id/attempt/offset; output of a job, or the address of the blob that it became
 	DocBlob    DocKind = "blob"    // key: tenant/address; where a blob is
 	DocBlobRef DocKind = "blobref" // key: tenant/address/holder; a job's or fileset's hold on a blob
+	DocCopy    DocKind = "copy"    // key: copy; how far a copy into this store has come. While it is there the store is not whole
 )
+
+// CopyKey is the key of the one document of kind DocCopy.
+const CopyKey = "copy"
 
 // Doc is a document: bytes of at most MaxDoc under a kind and key. Rev grows by one with each write.
 type Doc struct {

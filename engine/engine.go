@@ -118,6 +118,9 @@ func (e *Engine) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := whole(ctx, e.store); err != nil {
+		return err
+	}
 	e.started = now
 	e.epoch = haulier.NewID(now).String()
 	e.store.Watch(ctx, e.watched)
