@@ -53,4 +53,3 @@ func whole(ctx context.Context, store haulier.Store) error {
 	}
 	return err
 }
-

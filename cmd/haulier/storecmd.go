@@ -12,10 +12,10 @@ import (
 
 func (p *program) storeCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "store", Short: "Prepare the database of a store", Args: cobra.NoArgs,
+		Use: "store", Short: "Move, check and prepare stores", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(p.storeMigrateCommand())
+	cmd.AddCommand(p.storeCopyCommand(), p.storeExportCommand(), p.storeImportCommand(), p.storeMigrateCommand())
 	return cmd
 }
 

@@ -213,8 +213,9 @@ func Import(ctx context.Context, in io.Reader, to haulier.Store, o Options) (Res
 	if first.Header.Format != Format {
 		return Result{}, fmt.Errorf("%w: the file has format %d, and this program reads %d: take the program that wrote it", haulier.ErrInvalid, first.Header.Format, Format)
 	}
+	src.header = first.Header
 	of := int64(0)
-	for _, c := range first.Header.Jobs {
+	for _, c := range src.header.Jobs {
 		of += c.N
 	}
 	o.Source = "file " + first.Header.ID.String()
@@ -223,11 +224,12 @@ func Import(ctx context.Context, in io.Reader, to haulier.Store, o Options) (Res
 
 // lineSource reads a file once. Its place is the number of records before.
 type lineSource struct {
-	lines *bufio.Scanner
-	line  int // number of the last one that was read
-	kinds map[haulier.DocKind]bool
-	tally *tally
-	end   *Sum
+	lines  *bufio.Scanner
+	line   int // number of the last one that was read
+	kinds  map[haulier.DocKind]bool
+	header *Header
+	tally  *tally
+	end    *Sum
 }
 
 func (s *lineSource) next() (l fileLine, err error) {
@@ -278,7 +280,11 @@ func (s *lineSource) pages(_ context.Context, from place, f func([]record, place
 		}
 	}
 	sum := s.tally.sum()
-	if err := compare(s.end, &sum); err != nil {
+	err := compare(s.end, &sum)
+	if err == nil {
+		err = compareCounts(s.end.States, s.header.Jobs)
+	}
+	if err != nil {
 		return fmt.Errorf("the file is not as it was written: %w", err)
 	}
 	return nil
