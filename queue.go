@@ -31,14 +31,17 @@ type Producer interface {
 
 // EnqueueRequest is a set of jobs that are added together or not at all.
 //
-// Of each Spec the zero fields take their defaults; ID, CreatedAt and
-// Parent are set by the engine. Payloads over MaxPayload become blobs.
+// Of each Spec the zero fields take their defaults; ID (but see KeepIDs), CreatedAt
+// and Parent are set by the engine. Payloads over MaxPayload become blobs.
 type EnqueueRequest struct {
 	Jobs []Spec
 	// Key makes the request idempotent for a week, within the tenant of its first
 	// job: repeated, it answers the ids of the first time. With other jobs, ErrConflict.
 	Key string
 	By  string // who asks, for the history; the server sets the token's name
+	// KeepIDs: the jobs have the ids in their Specs, which NewID made, and which were told to others before, as a journal does. It needs a Key.
+	// When the key is forgotten, jobs that are there in the same tenant still make the request a repeated one; in another, ErrConflict.
+	KeepIDs bool
 }
 
 // EnqueueResult answers a request: the ids in the order of its jobs, or why nothing was added.

@@ -107,7 +107,10 @@ func (e *Engine) prepare(r *haulier.EnqueueRequest, ask *asked, now time.Time, i
 	if err := checkRequest(r); err != nil {
 		return err
 	}
-	haulier.FillIDs(ids, now)
+	if err := setIDs(ids, r, now); err != nil {
+		return err
+	}
+	b.CheckIDs = r.KeepIDs
 	for i := range r.Jobs {
 		j := &b.Insert[i]
 		j.Spec = r.Jobs[i]
@@ -121,6 +124,26 @@ func (e *Engine) prepare(r *haulier.EnqueueRequest, ask *asked, now time.Time, i
 		}
 		j.Status = j.Spec.First(now, r.By)
 		ask.note(i, &j.Status)
+	}
+	return nil
+}
+
+// setIDs makes the ids of a request's jobs, or takes those that they have.
+func setIDs(ids []haulier.ID, r *haulier.EnqueueRequest, now time.Time) error {
+	if !r.KeepIDs {
+		haulier.FillIDs(ids, now)
+		return nil
+	}
+	if r.Key == "" {
+		return field("key", "is missing: a request that keeps the ids of its jobs needs one")
+	}
+	seen := make(map[haulier.ID]bool, len(ids))
+	for i := range r.Jobs {
+		ids[i] = r.Jobs[i].ID
+		if ids[i][6]>>4 != 7 || ids[i][8]>>6 != 2 || seen[ids[i]] {
+			return inJob(i, field("id", fmt.Sprintf("%v is not a UUID of version 7, or another job of the request has it", ids[i])))
+		}
+		seen[ids[i]] = true
 	}
 	return nil
 }
@@ -190,6 +213,9 @@ func (e *Engine) enqueueAlone(ctx context.Context, r *haulier.EnqueueRequest, as
 		}
 		err = e.commit(ctx, &commit, work)
 		if errors.Is(err, haulier.ErrConflict) {
+			if res, ok := e.addedBefore(ctx, r, b.Insert); ok {
+				return res
+			}
 			continue // somebody used the key or changed a job at the same time
 		}
 		if err != nil {
@@ -198,6 +224,30 @@ func (e *Engine) enqueueAlone(ctx context.Context, r *haulier.EnqueueRequest, as
 		return haulier.EnqueueResult{IDs: ids, Existing: existing(b.Insert, ids)}
 	}
 	return haulier.EnqueueResult{Err: fmt.Errorf("enqueue: %w: the jobs that it depends on keep changing; try again", haulier.ErrUnavailable)}
+}
+
+// addedBefore answers a request that keeps its ids, when jobs have them already: its key may have been forgotten since.
+func (e *Engine) addedBefore(ctx context.Context, r *haulier.EnqueueRequest, jobs []haulier.Job) (res haulier.EnqueueResult, ok bool) {
+	if !r.KeepIDs {
+		return res, false
+	}
+	ids := make([]haulier.ID, len(jobs))
+	for i := range jobs {
+		ids[i] = jobs[i].ID
+	}
+	there, err := e.store.Jobs(ctx, ids)
+	if err != nil {
+		return haulier.EnqueueResult{Err: fmt.Errorf("enqueue: %w", err)}, true
+	}
+	for i, j := range there {
+		if j == nil {
+			continue // or purged since: all of them were added, or none
+		}
+		if ok = j.Tenant == jobs[i].Tenant && j.Type == jobs[i].Type; !ok {
+			return haulier.EnqueueResult{Err: fmt.Errorf("enqueue: %w: another job has the id %v", haulier.ErrConflict, ids[i])}, true
+		}
+	}
+	return haulier.EnqueueResult{IDs: ids, Repeated: true}, ok
 }
 
 // existing are the places of the ids that are not the new jobs' own.

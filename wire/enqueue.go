@@ -6,7 +6,7 @@ import (
 	"github.com/haulier/haulier"
 )
 
-// A list of enqueue requests is messages (1) of specs (1), key (2) and by (3).
+// A list of enqueue requests is messages (1) of specs (1), key (2), by (3), and whether the ids of the specs are kept (4).
 
 // AppendEnqueueRequests appends the requests.
 func AppendEnqueueRequests(b []byte, reqs []haulier.EnqueueRequest) []byte {
@@ -20,6 +20,7 @@ func AppendEnqueueRequests(b []byte, reqs []haulier.EnqueueRequest) []byte {
 		}
 		b = putText(b, 2, r.Key)
 		b = putText(b, 3, r.By)
+		b = putBool(b, 4, r.KeepIDs)
 		b = shut(b, outer)
 	}
 	return b
@@ -60,6 +61,8 @@ func parseEnqueueRequest(b []byte, room *int) (r haulier.EnqueueRequest, err err
 			r.Key = f.text()
 		case 3:
 			r.By = f.name()
+		case 4:
+			r.KeepIDs = f.bool()
 		}
 	}
 	return r, f.err("enqueue request")

@@ -114,7 +114,7 @@ func session(t *rapid.T) haulier.Session {
 }
 
 func enqueueRequest(t *rapid.T) haulier.EnqueueRequest {
-	return haulier.EnqueueRequest{Jobs: list(t, spec), Key: text(t), By: text(t)}
+	return haulier.EnqueueRequest{Jobs: list(t, spec), Key: text(t), By: text(t), KeepIDs: rapid.Bool().Draw(t, "keep ids")}
 }
 
 func report(t *rapid.T) haulier.Report {

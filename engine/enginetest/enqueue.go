@@ -75,6 +75,54 @@ var enqueueing = []behaviour{
 			t.Fatalf("%d jobs were added, want 2", n)
 		}
 	}},
+	{"jobs keep ids that were told before, and are added once, also when the key is forgotten", func(t *testing.T, h *Harness) {
+		kept := []haulier.ID{haulier.NewID(time.Now()), haulier.NewID(time.Now())}
+		req := haulier.EnqueueRequest{Key: "kept", KeepIDs: true, Jobs: []haulier.Spec{{ID: kept[0], Type: "work"}, {ID: kept[1], Type: "work"}}}
+		ask := func(change func(r *haulier.EnqueueRequest)) haulier.EnqueueResult {
+			t.Helper()
+			r := req
+			r.Jobs = append([]haulier.Spec(nil), req.Jobs...)
+			if change != nil {
+				change(&r)
+			}
+			res, err := h.Enqueue(t.Context(), []haulier.EnqueueRequest{r})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return res[0]
+		}
+		if res := ask(nil); res.Err != nil || res.Repeated || len(res.IDs) != 2 || res.IDs[0] != kept[0] || res.IDs[1] != kept[1] {
+			t.Fatalf("first: %+v", res)
+		}
+		if res := ask(nil); !res.Repeated || res.IDs[1] != kept[1] {
+			t.Errorf("repeated: %+v", res)
+		}
+		if res := ask(func(r *haulier.EnqueueRequest) { r.Key = "other" }); !res.Repeated || res.IDs[1] != kept[1] {
+			t.Errorf("under another key: %+v", res)
+		}
+		h.restart()
+		h.pass(8 * 24 * time.Hour)
+		if res := ask(nil); !res.Repeated || res.IDs[1] != kept[1] {
+			t.Errorf("when the key is forgotten: %+v", res)
+		}
+		foreign := ask(func(r *haulier.EnqueueRequest) { r.Jobs[0].Tenant, r.Jobs[1].Tenant = "foreign", "foreign" })
+		if !errors.Is(foreign.Err, haulier.ErrConflict) {
+			t.Errorf("ids of another tenant's jobs: %+v", foreign)
+		}
+		for name, change := range map[string]func(r *haulier.EnqueueRequest){
+			"no key":     func(r *haulier.EnqueueRequest) { r.Key = "" },
+			"no id":      func(r *haulier.EnqueueRequest) { r.Key, r.Jobs[0].ID = "n", haulier.NilID },
+			"twice one":  func(r *haulier.EnqueueRequest) { r.Key, r.Jobs[0].ID = "n", kept[1] },
+			"not a UUID": func(r *haulier.EnqueueRequest) { r.Key, r.Jobs[0].ID = "n", haulier.ID{1} },
+		} {
+			if res := ask(change); !errors.Is(res.Err, haulier.ErrInvalid) {
+				t.Errorf("%s: %+v", name, res)
+			}
+		}
+		if n := len(h.claim(h.open(nil), 10)); n != 2 {
+			t.Fatalf("%d jobs were added, want 2", n)
+		}
+	}},
 	{"a large payload travels as a blob that goes with its job", func(t *testing.T, h *Harness) {
 		big := bytes.Repeat([]byte("p"), haulier.MaxPayload+1)
 		id := h.add(func(s *haulier.Spec) { s.Payload = big })
