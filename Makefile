@@ -34,7 +34,7 @@ vet: modules ## go vet, for this system and, of Linux and macOS, for the other
 
 lint: modules ## golangci-lint at its pinned version, which the first run builds (a minute or two)
 	@echo '== lint'
-	$(LINT) run
+	$(LINT) run --allow-parallel-runners
 
 fmt: ## format the code
 	$(LINT) fmt

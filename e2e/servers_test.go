@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,15 +14,33 @@ import (
 	"github.com/haulier/haulier/store/services"
 )
 
-// sharedStores are the stores over which several servers work: for each a URL of one that is new.
-var sharedStores = map[string]func(t *testing.T) string{
-	"redis":    func(t *testing.T) string { return services.Redis(t).URL("prefix=e2e") },
-	"postgres": func(t *testing.T) string { return services.Postgres(t).URL() },
-	"etcd":     func(t *testing.T) string { return services.Etcd(t).URL("e2e") },
+// sharedStore is a store over which several servers work, and how it is named when it is at another address.
+type sharedStore struct {
+	network, addr string
+	url           func(addr string) string
 }
 
+// sharedStores make one that is new.
+var sharedStores = map[string]func(t *testing.T) sharedStore{
+	"redis": func(t *testing.T) sharedStore {
+		return sharedStore{"tcp", services.Redis(t).Addr, func(addr string) string { return "redis://" + addr + "/0?prefix=e2e" }}
+	},
+	"postgres": func(t *testing.T) sharedStore {
+		return sharedStore{"unix", filepath.Join(services.Postgres(t).Dir, postgresSocket), func(addr string) string {
+			return "postgres://haulier@/postgres?host=" + filepath.Dir(addr)
+		}}
+	},
+	"etcd": func(t *testing.T) sharedStore {
+		return sharedStore{"tcp", services.Etcd(t).Addr, func(addr string) string { return "etcd://" + addr + "/e2e" }}
+	},
+}
+
+// postgresSocket is what PostgreSQL calls its socket.
+const postgresSocket = ".s.PGSQL.5432"
+
 // TestCrashOfSeveralServers is TestCrash with three servers over one store and three workers, each at
-// another server: any of them is killed at any time, callers ask whichever they like, and the same must hold.
+// another server: any of them is killed at any time, and the network between any two is cut or falls silent; callers ask
+// whichever server they like, and the same must hold.
 func TestCrashOfSeveralServers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute; run without -short")
@@ -33,10 +52,10 @@ func TestCrashOfSeveralServers(t *testing.T) {
 	t.Logf("seed %d: repeat the choices with -crash.seed %d", seed, seed)
 	for name, open := range sharedStores {
 		t.Run(name, func(t *testing.T) {
-			url := open(t)
+			store := open(t)
 			ctx, cancel := context.WithTimeout(context.Background(), *crashTime+5*time.Minute)
 			defer cancel()
-			f := newFleet(t, url, rand.New(rand.NewPCG(seed, seed)))
+			f := newFleet(t, store, rand.New(rand.NewPCG(seed, seed)))
 			f.begin(ctx)
 			load := f.load(ctx, seed)
 			f.run(ctx)
@@ -57,9 +76,10 @@ func TestCrashOfSeveralServers(t *testing.T) {
 // fleet is several servers over one store, with their workers.
 type fleet struct {
 	t       *testing.T
-	store   string
 	dice    *rand.Rand
-	sites   []*site // of one folder, each with a server of its own
+	links   []*link  // between servers and the store, then between workers and servers
+	stores  []string // the store's URL, by the link of each server
+	sites   []*site  // of one folder, each with a server of its own
 	workers []*process
 	makers  []func() *process // of the workers
 	killed  map[string]int
@@ -68,12 +88,27 @@ type fleet struct {
 
 const servers = 3
 
-func newFleet(t *testing.T, store string, dice *rand.Rand) *fleet {
-	f := &fleet{t: t, store: store, dice: dice, sites: []*site{newSite(t)}, killed: map[string]int{}}
+func newFleet(t *testing.T, store sharedStore, dice *rand.Rand) *fleet {
+	f := &fleet{t: t, dice: dice, sites: []*site{newSite(t)}, killed: map[string]int{}}
 	for len(f.sites) < servers {
 		f.sites = append(f.sites, f.sites[0].beside())
 	}
+	for range servers {
+		k := newLink(t, store.network, store.addr)
+		f.links = append(f.links, k)
+		f.stores = append(f.stores, store.url(k.addr()))
+	}
 	return f
+}
+
+// far is the site's server as who is behind a link sees it.
+func (f *fleet) far(s *site) *site {
+	k := newLink(f.t, "tcp", s.addr)
+	f.links = append(f.links, k)
+	other := *s
+	other.addr = k.addr()
+	other.url = "http://" + other.addr
+	return &other
 }
 
 // beside is another server's place in the same folder.
@@ -95,19 +130,22 @@ func (s *site) beside() *site {
 }
 
 func (f *fleet) begin(ctx context.Context) {
-	for _, s := range f.sites {
-		s.serve("--store", f.store)
-		s.ready(ctx)
+	for i := range f.sites {
+		f.serve(i)
+		f.sites[i].ready(ctx)
 	}
+	first, second, third := f.far(f.sites[0]), f.far(f.sites[1]), f.far(f.sites[2])
 	f.makers = []func() *process{
-		func() *process { return f.sites[0].work("commands") },
-		func() *process { return f.sites[1].workFunctions("functions") },
-		func() *process { return f.sites[2].workFunctions("more-functions") },
+		func() *process { return first.work("commands") },
+		func() *process { return second.workFunctions("functions") },
+		func() *process { return third.workFunctions("more-functions") },
 	}
 	for _, start := range f.makers {
 		f.workers = append(f.workers, start())
 	}
 }
+
+func (f *fleet) serve(i int) { f.sites[i].serve("--store", f.stores[i]) }
 
 // load asks any of the servers, and another one when the first does not answer.
 func (f *fleet) load(ctx context.Context, seed uint64) *load {
@@ -126,6 +164,10 @@ func (f *fleet) run(ctx context.Context) {
 	began := time.Now()
 	for len(f.story) < *fleetRounds && time.Since(began) < *crashTime && ctx.Err() == nil {
 		f.pause(ctx, 50, 500)
+		if f.dice.IntN(3) == 0 {
+			f.cut(ctx)
+			continue
+		}
 		if i := f.dice.IntN(servers + len(f.workers)); i < servers {
 			f.tell(fmt.Sprint("server ", i))
 			f.sites[i].server.kill()
@@ -133,7 +175,7 @@ func (f *fleet) run(ctx context.Context) {
 			if f.dice.IntN(15) == 0 { // longer than it takes until another has its duties
 				f.pause(ctx, 8000, 10000)
 			}
-			f.sites[i].serve("--store", f.store)
+			f.serve(i)
 		} else {
 			i -= servers
 			f.tell(fmt.Sprint("worker ", i))
@@ -146,6 +188,23 @@ func (f *fleet) run(ctx context.Context) {
 		}
 		f.fallen()
 	}
+}
+
+// cut takes a piece of the network away for a while, rarely for longer than leases last.
+func (f *fleet) cut(ctx context.Context) {
+	i := f.dice.IntN(len(f.links))
+	how, name := linkDown, "cut"
+	if f.dice.IntN(2) == 0 {
+		how, name = linkSilent, "silence"
+	}
+	f.tell(fmt.Sprint(name, " ", i))
+	f.links[i].set(how)
+	f.pause(ctx, 50, 1500)
+	if f.dice.IntN(8) == 0 {
+		f.pause(ctx, 6000, 8000)
+	}
+	f.links[i].set(linkUp)
+	f.fallen()
 }
 
 func (f *fleet) tell(who string) {
