@@ -7,8 +7,11 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/haulier/haulier/client"
 	"github.com/haulier/haulier/store/services"
@@ -23,17 +26,33 @@ type sharedStore struct {
 // sharedStores make one that is new.
 var sharedStores = map[string]func(t *testing.T) sharedStore{
 	"redis": func(t *testing.T) sharedStore {
-		return sharedStore{"tcp", services.Redis(t).Addr, func(addr string) string { return "redis://" + addr + "/0?prefix=e2e" }}
+		name := fresh()
+		return sharedStore{"tcp", services.Redis(t).Addr, func(addr string) string { return "redis://" + addr + "/0?prefix=" + name }}
 	},
 	"postgres": func(t *testing.T) sharedStore {
-		return sharedStore{"unix", filepath.Join(services.Postgres(t).Dir, postgresSocket), func(addr string) string {
-			return "postgres://haulier@/postgres?host=" + filepath.Dir(addr)
+		name, server := fresh(), services.Postgres(t)
+		c, err := pgx.Connect(t.Context(), server.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(context.Background())
+		if _, err := c.Exec(t.Context(), "CREATE DATABASE "+name); err != nil {
+			t.Fatal(err)
+		}
+		return sharedStore{"unix", filepath.Join(server.Dir, postgresSocket), func(addr string) string {
+			return "postgres://haulier@/" + name + "?host=" + filepath.Dir(addr)
 		}}
 	},
 	"etcd": func(t *testing.T) sharedStore {
-		return sharedStore{"tcp", services.Etcd(t).Addr, func(addr string) string { return "etcd://" + addr + "/e2e" }}
+		name := fresh()
+		return sharedStore{"tcp", services.Etcd(t).Addr, func(addr string) string { return "etcd://" + addr + "/" + name }}
 	},
 }
+
+var names atomic.Int64
+
+// fresh is a name that no other test has.
+func fresh() string { return fmt.Sprint("e2e", names.Add(1)) }
 
 // postgresSocket is what PostgreSQL calls its socket.
 const postgresSocket = ".s.PGSQL.5432"
