@@ -48,19 +48,39 @@ func (s *Store) claim(ctx context.Context, session haulier.ID, by string, takes 
 		}
 		if done, err := w.commit(ctx); err != nil {
 			return nil, err
-		} else if done {
+		} else if s.contest(takes, !done); done {
 			return jobs, nil
 		}
 	}
 	return nil, nil
 }
 
-// candidates are the jobs to take, in order. In later rounds some of the first are left to others at random, so that servers that
-// want the same jobs do not get in each other's way for ever.
+// A line from which others were faster to claim several times has rivals. Then a claim does not begin with the first, but at random near them,
+// so that servers that want the same jobs do not get in each other's way all the time.
+const (
+	fewRivals  = 2
+	mostRivals = 16
+)
+
+// contest notes, for lines that were claimed from, whether others were faster.
+func (s *Store) contest(takes []haulier.Take, lost bool) {
+	s.view.mu.Lock()
+	defer s.view.mu.Unlock()
+	for _, t := range takes {
+		switch l := s.view.bands[t.Band]; {
+		case l == nil || t.N <= 0:
+		case lost:
+			l.rivals = min(l.rivals+1, mostRivals)
+		default:
+			l.rivals = max(l.rivals-1, 0)
+		}
+	}
+}
+
+// candidates are the jobs to take, in order.
 func (s *Store) candidates(ctx context.Context, session haulier.ID, takes []haulier.Take, round int) ([]*record, error) {
 	scans := make(map[haulier.Band]*scan, len(takes))
 	order := make([]*scan, 0, len(takes))
-	skip := 0
 	s.view.mu.Lock()
 	for _, t := range takes {
 		c := scans[t.Band]
@@ -71,10 +91,10 @@ func (s *Store) candidates(ctx context.Context, session haulier.ID, takes []haul
 		}
 		c.want += max(t.N, 0)
 	}
-	if round > 1 {
-		skip = rand.IntN(round * 8)
-		for _, c := range order {
-			c.want += skip
+	for _, c := range order {
+		if c.line.rivals >= fewRivals {
+			c.skip = rand.IntN(c.line.rivals*c.want + 1)
+			c.want += c.skip
 		}
 	}
 	s.view.mu.Unlock()
@@ -93,13 +113,13 @@ func (s *Store) candidates(ctx context.Context, session haulier.ID, takes []haul
 	if answers[0].Count == 0 {
 		return nil, lost(session)
 	}
+	for _, c := range order {
+		c.keys = c.keys[max(min(c.skip, len(c.keys)-(c.want-c.skip)), 0):] // where there are too few, none are left out
+	}
 	var ids []haulier.ID
 	var keys []string
 	for _, t := range takes {
 		c := scans[t.Band]
-		if left := len(c.keys) - max(t.N, 0); skip > 0 && left > 0 {
-			c.keys = c.keys[min(skip, left):]
-		}
 		n := min(max(t.N, 0), len(c.keys))
 		for _, key := range c.keys[:n] {
 			id, err := lastID(key)

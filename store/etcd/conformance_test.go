@@ -19,7 +19,7 @@ import (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if !given("rapid.checks") { // each step of a history is several requests
-		_ = flag.Set("rapid.checks", "40")
+		_ = flag.Set("rapid.checks", "25")
 	}
 	code := m.Run()
 	services.StopEtcd()

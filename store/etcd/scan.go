@@ -16,6 +16,7 @@ type scan struct {
 	after string // only from here on
 	until string // only before here; "": to the end
 	keys  []string
+	skip  int // of a claim: how many of the first are left to others
 
 	begun string // where it began
 	from  string // where it goes on

@@ -37,6 +37,7 @@ type line struct {
 	head    string        // no entry comes before; it is what follows prefix, "" when nothing is known
 	width   time.Duration // how far a read goes at first
 	scans   int           // reads under way
+	rivals  int           // how often, of late, others were faster to claim from here
 	arrived string        // while there are: the first that has come since they began, "" when none has
 }
 
