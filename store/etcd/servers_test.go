@@ -396,11 +396,29 @@ func TestCuts(t *testing.T) {
 }
 
 func TestKill(t *testing.T) {
-	e := services.StartEtcd(t, t.TempDir(), services.EtcdSettings...)
-	s := open(t, e.URL("haulier"))
+	t.Run("what was acknowledged is there after an etcd alone was killed", func(t *testing.T) {
+		testKill(t, []*services.EtcdServer{services.StartEtcd(t, t.TempDir(), services.EtcdSettings...)})
+	})
+	t.Run("of three members one may die at a time", func(t *testing.T) {
+		testKill(t, services.StartEtcdCluster(t, t.TempDir(), 3))
+	})
+}
+
+// testKill kills one member after the other, and starts it again, while clients are at work.
+func testKill(t *testing.T, members []*services.EtcdServer) {
+	url := "etcd://"
+	for i, e := range members {
+		if i > 0 {
+			url += ","
+		}
+		url += e.Addr
+	}
+	s := open(t, url)
 	session := newSession(t, s)
 	var mu sync.Mutex
 	var acknowledged []haulier.ID
+	var h heard
+	s.Watch(t.Context(), h.tell)
 	var wg sync.WaitGroup
 	var ended atomic.Bool
 	for range 6 {
@@ -420,19 +438,26 @@ func TestKill(t *testing.T) {
 			}
 		})
 	}
-	count := func() int {
+	more := func() {
 		mu.Lock()
-		defer mu.Unlock()
-		return len(acknowledged)
+		before := len(acknowledged)
+		mu.Unlock()
+		until(t, "jobs were acknowledged", func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(acknowledged) > before+30
+		})
 	}
-	for range 3 {
-		before := count()
-		until(t, "jobs were acknowledged", func() bool { return count() > before+30 })
+	for i := range 3 {
+		more()
+		e := members[i%len(members)]
 		e.Kill()
+		if len(members) > 1 {
+			more()
+		}
 		e.Restart(t)
 	}
-	before := count()
-	until(t, "jobs were acknowledged", func() bool { return count() > before+30 })
+	more()
 	ended.Store(true)
 	wg.Wait()
 	jobs, err := s.Jobs(t.Context(), acknowledged)
@@ -442,8 +467,15 @@ func TestKill(t *testing.T) {
 			t.Fatalf("job %v was acknowledged and is gone", acknowledged[i])
 		}
 	}
+	last := map[haulier.ID]uint64{}
+	for _, c := range h.all() {
+		if c.Status.Rev != last[c.Spec.ID]+1 {
+			t.Fatalf("after revision %d of job %v came %d", last[c.Spec.ID], c.Spec.ID, c.Status.Rev)
+		}
+		last[c.Spec.ID] = c.Status.Rev
+	}
 	storetest.Check(t.Context(), t, s)
-	storetest.Check(t.Context(), t, open(t, e.URL("haulier")))
+	storetest.Check(t.Context(), t, open(t, url))
 }
 
 func TestEtcdAsItComes(t *testing.T) {

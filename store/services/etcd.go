@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -59,7 +60,10 @@ func Etcd(tb testing.TB) *EtcdServer {
 			dir, err = os.MkdirTemp("", "haulier-etcd-")
 		}
 		if s.err = err; err == nil {
-			s.server, s.err = runEtcd(dir, EtcdSettings...)
+			var members []*EtcdServer
+			if members, s.err = runEtcd(dir, 1, EtcdSettings...); s.err == nil {
+				s.server = members[0]
+			}
 		}
 	})
 	if s.err != nil {
@@ -80,12 +84,12 @@ func StopEtcd() {
 func StartEtcd(tb testing.TB, dir string, settings ...string) *EtcdServer {
 	tb.Helper()
 	needEtcd(tb)
-	e, err := runEtcd(dir, settings...)
+	members, err := runEtcd(dir, 1, settings...)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(e.Kill)
-	return e
+	tb.Cleanup(members[0].Kill)
+	return members[0]
 }
 
 // Restart starts a killed server again, on the same ports and with what it had.
@@ -112,27 +116,67 @@ func needEtcd(tb testing.TB) {
 	tb.Skip(what)
 }
 
-// runEtcd starts a server and waits until it answers. Another may come first to a spare port: then it tries again.
-func runEtcd(dir string, settings ...string) (e *EtcdServer, err error) {
+// StartEtcdCluster starts a cluster of n members, whose data live in folders within dir, and kills them at the end of the test.
+func StartEtcdCluster(tb testing.TB, dir string, n int) []*EtcdServer {
+	tb.Helper()
+	needEtcd(tb)
+	members, err := runEtcd(dir, n, EtcdSettings...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, e := range members {
+		tb.Cleanup(e.Kill)
+	}
+	return members
+}
+
+// runEtcd starts a cluster and waits until it answers. Another may come first to a spare port: then it tries again.
+func runEtcd(dir string, n int, settings ...string) (members []*EtcdServer, err error) {
 	for range 5 {
+		if members, err = tryEtcd(dir, n, settings); err == nil {
+			return members, nil
+		}
+		for i := range n {
+			_ = os.RemoveAll(filepath.Join(dir, etcdName(i))) // they know the ports
+		}
+	}
+	return nil, err
+}
+
+func etcdName(i int) string { return "member" + strconv.Itoa(i) }
+
+func tryEtcd(dir string, n int, settings []string) ([]*EtcdServer, error) {
+	addrs, peers, cluster := make([]string, n), make([]string, n), make([]string, n)
+	for i := range n {
 		clients, err := sparePort()
 		if err != nil {
 			return nil, err
 		}
-		peers, err := sparePort()
+		others, err := sparePort()
 		if err != nil {
 			return nil, err
 		}
-		addr, peer := net.JoinHostPort("127.0.0.1", strconv.Itoa(clients)), "http://"+net.JoinHostPort("127.0.0.1", strconv.Itoa(peers))
-		args := append([]string{"--name=test", "--data-dir=" + filepath.Join(dir, "data"), "--log-level=error", "--logger=zap",
-			"--listen-client-urls=http://" + addr, "--advertise-client-urls=http://" + addr,
-			"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=test=" + peer}, settings...)
-		if e, err = startEtcd(dir, addr, args); err == nil {
-			return e, nil
-		}
-		_ = os.RemoveAll(filepath.Join(dir, "data")) // it knows the ports
+		addrs[i], peers[i] = net.JoinHostPort("127.0.0.1", strconv.Itoa(clients)), "http://"+net.JoinHostPort("127.0.0.1", strconv.Itoa(others))
+		cluster[i] = etcdName(i) + "=" + peers[i]
 	}
-	return nil, err
+	members, errs := make([]*EtcdServer, n), make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		args := append([]string{"--name=" + etcdName(i), "--data-dir=" + filepath.Join(dir, etcdName(i)), "--log-level=error", "--logger=zap",
+			"--listen-client-urls=http://" + addrs[i], "--advertise-client-urls=http://" + addrs[i],
+			"--listen-peer-urls=" + peers[i], "--initial-advertise-peer-urls=" + peers[i], "--initial-cluster=" + strings.Join(cluster, ",")}, settings...)
+		wg.Go(func() { members[i], errs[i] = startEtcd(dir, addrs[i], args) }) // one alone does not answer
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		for _, e := range members {
+			if e != nil {
+				e.Kill()
+			}
+		}
+		return nil, err
+	}
+	return members, nil
 }
 
 func startEtcd(dir, addr string, args []string) (*EtcdServer, error) {
