@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -115,7 +116,7 @@ func (k *link) pass(from, to net.Conn) {
 				break
 			}
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			if half, ok := to.(interface{ CloseWrite() error }); ok {
 				half.CloseWrite()
 			}
