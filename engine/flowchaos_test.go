@@ -15,6 +15,7 @@ import (
 
 	"github.com/haulier/haulier"
 	"github.com/haulier/haulier/blob"
+	"github.com/haulier/haulier/engine"
 	"github.com/haulier/haulier/engine/flow"
 	"github.com/haulier/haulier/store/mem"
 )
@@ -66,12 +67,16 @@ func testTangle(t *testing.T, seed uint64) {
 			w.act()
 			synctest.Wait()
 			w.check()
+			if w.rng.IntN(10) == 0 {
+				w.checkAll()
+			}
 			if t.Failed() {
 				t.Logf("repeat it with -flow.seed %d:\n%s", seed, strings.Join(w.log, "\n"))
 				return
 			}
 		}
 		w.settle()
+		w.checkAll()
 		if t.Failed() {
 			t.Logf("repeat it with -flow.seed %d:\n%s", seed, strings.Join(w.log, "\n"))
 		}
@@ -326,6 +331,14 @@ func (w *tangle) check() {
 	}
 	w.checkLocks(all, held)
 	w.checkNotified(all)
+}
+
+// checkAll has the store looked through as an operator would.
+func (w *tangle) checkAll() {
+	_, err := engine.Check(w.t.Context(), w.store.Store, engine.CheckOptions{Found: func(f engine.Fault) { w.t.Errorf("check finds %+v", f) }})
+	if err != nil {
+		w.t.Error(err)
+	}
 }
 
 // checkNotified counts the ends of jobs that are to be told of, and the deliveries: neither is there without the other.

@@ -15,7 +15,7 @@ func (p *program) storeCommand() *cobra.Command {
 		Use: "store", Short: "Move, check and prepare stores", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(p.storeCopyCommand(), p.storeExportCommand(), p.storeImportCommand(), p.storeMigrateCommand())
+	cmd.AddCommand(p.storeCopyCommand(), p.storeCheckCommand(), p.storeExportCommand(), p.storeImportCommand(), p.storeMigrateCommand())
 	return cmd
 }
 

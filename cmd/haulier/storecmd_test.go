@@ -67,3 +67,42 @@ func TestStoreCommandsRefuseALiveServer(t *testing.T) {
 	do(t, home(t), nil, "store", "export", from, "-").expect(t, exitFailed, "a server works over the store")
 	do(t, home(t), nil, "store", "import", os.DevNull, from).expect(t, exitFailed, "a server works over the store")
 }
+
+// TestStoreExamples carries out the commands of docs/stores.md, one after the other, with folders in place of its stores.
+func TestStoreExamples(t *testing.T) {
+	text, err := os.ReadFile("../../docs/stores.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	places := strings.NewReplacer("pebble:/var/lib/haulier/store", filled(t), "haulier.jsonl", dir+"/haulier.jsonl",
+		"postgres://haulier:secret@db.example.com/haulier", "pebble:"+dir+"/postgres", "redis://cache.example.com/0", "pebble:"+dir+"/redis")
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		if command, ok := strings.CutPrefix(line, "    haulier store "); ok {
+			n++
+			do(t, home(t), nil, append([]string{"store"}, strings.Fields(places.Replace(command))...)...).expect(t, 0)
+		}
+	}
+	if n != 5 {
+		t.Errorf("%d commands were carried out", n)
+	}
+	do(t, home(t), nil, "token", "list", "--store", "pebble:"+dir+"/redis", "--data", dir).expect(t, 0, "ops")
+}
+
+func TestStoreCheck(t *testing.T) {
+	url := filled(t)
+	do(t, home(t), nil, "store", "check", url).expect(t, 0, "Nothing is wrong with 0 jobs and 1 documents")
+	s, err := openStore(t.Context(), url, storeOptions{Durability: "process"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	orphan := haulier.DocWrite{Kind: "lock", Key: "default/orphan", Value: []byte(`{"held":1}`)}
+	if err := errors.Join(s.Commit(t.Context(), &haulier.Batch{Docs: []haulier.DocWrite{orphan}}), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	do(t, home(t), nil, "store", "check", url).expect(t, exitFailed, "lock default/orphan: says that 1 jobs hold the key, and 0 do", "check --repair", "1 faults", "0 were repaired")
+	do(t, home(t), nil, "store", "check", url, "-o", "json").expect(t, exitFailed, `"faults": 1`, `"what": "lock"`)
+	do(t, home(t), nil, "store", "check", "--repair", url).expect(t, exitFailed, "(repaired)", "of which 1 were repaired")
+	do(t, home(t), nil, "store", "check", url, "-o", "json").expect(t, 0, `"faults": 0`, `"found": []`)
+}

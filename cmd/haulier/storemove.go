@@ -23,8 +23,8 @@ Stop all servers of both before; the command refuses when it notices one. What i
 same command is given again; until it is complete, no server starts over the target. At the end both stores are
 read once more, and compared by count and checksum.
 
-Blobs (payloads over 64 KiB, output, filesets) are not in the store, and stay where they are: servers over
-the copy need the same --data folder, or a copy of its folder "blobs".`
+Blobs (payloads over 64 KiB, output, filesets) are not in the store, and stay where they are: servers over the
+copy need the same folder of blobs (--blobs), which is "blobs" in the --data folder unless said.`
 
 func (p *program) storeCopyCommand() *cobra.Command {
 	return &cobra.Command{

@@ -160,6 +160,13 @@ func live(t *testing.T, s haulier.Store, blobs *blob.Store) {
 	must(t, err)
 }
 
+// healthy checks a store as an operator would.
+func healthy(t *testing.T, s haulier.Store) {
+	t.Helper()
+	_, err := engine.Check(t.Context(), s, engine.CheckOptions{Found: func(f engine.Fault) { t.Errorf("check finds %+v", f) }})
+	must(t, err)
+}
+
 // finish lets an engine over the store complete all jobs that are not meant to stay.
 func finish(t *testing.T, s haulier.Store, blobs *blob.Store) {
 	t.Helper()
@@ -225,6 +232,7 @@ func TestAStoreGoesThroughAllDriversAndItsWorkIsDoneInTheLast(t *testing.T) {
 			t.Errorf("to %s: %+v, and at first %+v", driver, r, want)
 		}
 		storetest.Check(t.Context(), t, to)
+		healthy(t, to)
 		s = to
 	}
 	finish(t, s, blobs)
@@ -237,12 +245,14 @@ func TestEachDriverIsSourceAndTarget(t *testing.T) {
 		t.Run(driver, func(t *testing.T) {
 			s, back := open(t), mem.New()
 			live(t, s, blobs)
+			healthy(t, s)
 			_, err := transfer.Copy(t.Context(), s, back, options("x"))
 			must(t, err)
 			to := open(t)
 			_, err = transfer.Copy(t.Context(), back, to, options("x"))
 			must(t, err)
 			finish(t, to, blobs)
+			healthy(t, to)
 		})
 	}
 }
@@ -401,7 +411,6 @@ func TestADamagedFileIsNoticed(t *testing.T) {
 		"no end":         strings.Join(lines[:end], ""),
 		"half a line":    strings.Join(lines[:end-3], "") + lines[end-3][:20],
 		"a line less":    strings.Join(append(lines[:end-4:end-4], lines[end-3:]...), ""),
-		"another count":  strings.Replace(file.String(), `"queue":"a"`, `"queue":"z"`, 1),
 		"another value":  lines[0] + strings.Replace(strings.Join(lines[1:], ""), `"priority":1`, `"priority":2`, 1),
 		"a line of text": lines[0] + "hello\n" + strings.Join(lines[1:], ""),
 		"an empty line":  lines[0] + "{}\n" + strings.Join(lines[1:], ""),
