@@ -33,6 +33,8 @@ type Config struct {
 	Retry time.Duration
 	// InFlight is how many joined enqueue requests may be on their way at once. Zero: 2.
 	InFlight int
+	// Journal asks the server to acknowledge plain jobs from its journal, which it must have; see docs/journal.md.
+	Journal bool
 	// Transport carries the requests; nil: one of its own that keeps connections. It is not closed.
 	Transport http.RoundTripper
 }
@@ -42,6 +44,7 @@ type Client struct {
 	base     string
 	token    string
 	retry    time.Duration
+	journal  bool
 	http     http.Client
 	own      *http.Transport // to close; nil when it was given
 	enqueues *joiner[haulier.EnqueueRequest, haulier.EnqueueResult]
@@ -69,7 +72,7 @@ func New(c Config) (*Client, error) {
 	if c.InFlight <= 0 {
 		c.InFlight = 2
 	}
-	cl := &Client{base: strings.TrimRight(c.URL, "/"), token: c.Token, retry: c.Retry, reporters: map[haulier.ID]*joiner[haulier.Report, error]{}}
+	cl := &Client{base: strings.TrimRight(c.URL, "/"), token: c.Token, retry: c.Retry, journal: c.Journal, reporters: map[haulier.ID]*joiner[haulier.Report, error]{}}
 	cl.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	if cl.http.Transport = c.Transport; c.Transport == nil {
 		cl.own = transport(u)

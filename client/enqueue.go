@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 
 	"github.com/haulier/haulier"
 	"github.com/haulier/haulier/wire"
@@ -96,6 +97,9 @@ func (c *Client) enqueueOnce(ctx context.Context, reqs []haulier.EnqueueRequest)
 	}
 	r := &call{method: http.MethodPost, path: "/v1/jobs", bodyType: wire.ContentType, accept: wire.ContentType,
 		body: wire.AppendEnqueueRequests(make([]byte, 0, size), reqs)}
+	if c.journal {
+		r.query = url.Values{"journal": {"true"}}
+	}
 	rep, err := c.once(ctx, r)
 	if err != nil {
 		return nil, err

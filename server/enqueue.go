@@ -19,6 +19,8 @@ func (s *Server) enqueueOperations() []operation {
 		summary: "Enqueue jobs",
 		doc: "Adds all of the jobs or, on an error, none. With an idempotency key, a repeated request answers the ids of the " +
 			"first time, with repeated set. The status is 200 when nothing was added. The binary form carries several independent requests and always answers 200.",
+		query: []param{boolParam("journal", "acknowledge from the server's journal, if it has one: plain jobs without an idempotency key are then accepted also while the "+
+			"store is away, and can be looked at when they were ingested, usually a moment later; others are enqueued as usual")},
 		headers: []param{textParam(keyHeader, "makes the request safe to repeat, for a week, within the tenant of its first job")},
 		body:    enqueueBody{}, status: http.StatusCreated, reply: enqueued{}, do: (*call).enqueue,
 	}}
@@ -62,12 +64,16 @@ type enqueued struct {
 }
 
 func (c *call) enqueue() error {
+	q, err := c.producer()
+	if err != nil {
+		return err
+	}
 	body, err := c.readBody(maxBody)
 	if err != nil {
 		return err
 	}
 	if c.sentBinary() {
-		return c.enqueueBinary(body)
+		return c.enqueueBinary(q, body)
 	}
 	req, err := parseEnqueue(body, time.Now())
 	if err != nil {
@@ -80,7 +86,7 @@ func (c *call) enqueue() error {
 	if err := c.admit(&req); err != nil {
 		return err
 	}
-	results, err := c.Queue.Enqueue(c.ctx(), []haulier.EnqueueRequest{req})
+	results, err := q.Enqueue(c.ctx(), []haulier.EnqueueRequest{req})
 	if err != nil {
 		return err
 	}
@@ -97,8 +103,20 @@ func (c *call) enqueue() error {
 	return c.replyJSON(status, enqueued{IDs: results[0].IDs, Repeated: results[0].Repeated, Existing: results[0].Existing, Dropped: results[0].Dropped})
 }
 
+// producer is who gets the jobs: the queue, or on request the journal.
+func (c *call) producer() (haulier.Producer, error) {
+	journal, err := c.flag("journal")
+	switch {
+	case err != nil || !journal:
+		return c.Queue, err
+	case c.Journal == nil:
+		return nil, wrongQuery("journal", "can't be had: this server has no journal; leave it out, or start the server with --journal DIR")
+	}
+	return c.Journal, nil
+}
+
 // enqueueBinary carries out several requests, each with its own result.
-func (c *call) enqueueBinary(body []byte) error {
+func (c *call) enqueueBinary(q haulier.Producer, body []byte) error {
 	reqs, err := wire.ParseEnqueueRequests(body)
 	if err != nil {
 		return badBinary(err)
@@ -121,7 +139,7 @@ func (c *call) enqueueBinary(body []byte) error {
 		return err
 	}
 	if len(admitted) > 0 {
-		done, err := c.Queue.Enqueue(c.ctx(), admitted)
+		done, err := q.Enqueue(c.ctx(), admitted)
 		if err != nil {
 			return err
 		}

@@ -24,6 +24,8 @@ import (
 type Config struct {
 	// Queue is what the API offers. Needed.
 	Queue haulier.Queue
+	// Journal gets the enqueues that ask to be acknowledged from a journal, and passes on those that it can't keep. Nil: there is none.
+	Journal haulier.Producer
 	// Auth tells tokens. Nil: everybody may do everything in every tenant, but
 	// only requests that no foreign web page can have sent are answered; see Hosts.
 	Auth haulier.Authenticator

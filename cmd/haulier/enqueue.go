@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/haulier/haulier"
+	"github.com/haulier/haulier/journal"
 )
 
 const enqueueLong = `Enqueue jobs of a type, for the workers that have a function for it, and print their
@@ -21,7 +23,10 @@ ids, one a line.
 With --lines, each line of the file that is not empty and does not begin with # is the payload of a
 job; they are added in batches of up to 1000, each of which is added whole or not at all.
 
-With --key, repeating the command within a week adds nothing and prints the same ids.`
+With --key, repeating the command within a week adds nothing and prints the same ids.
+
+With --journal, the jobs go into a folder on this machine, durably, whether or not a server can be
+reached; haulier journal ingest DIR sends them.`
 
 type enqueueFlags struct {
 	specFlags
@@ -29,6 +34,7 @@ type enqueueFlags struct {
 	payloadFile string
 	lines       string
 	key         string
+	journal     string
 	http        httpFlags
 }
 
@@ -80,13 +86,15 @@ func (p *program) enqueueCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.payloadFile, "payload-file", "", "`FILE` with the payload; - for standard input")
 	cmd.Flags().StringVar(&f.lines, "lines", "", "`FILE` with a payload a line; - for standard input")
 	cmd.Flags().StringVar(&f.key, "key", "", "`KEY` that makes the command safe to repeat")
+	cmd.Flags().StringVar(&f.journal, "journal", "", "`DIR` on this machine that the jobs go into instead, to be sent later; see haulier journal")
 	f.http.register(cmd.Flags())
+	cmd.MarkFlagsMutuallyExclusive("key", "journal")
 	cmd.MarkFlagsMutuallyExclusive("payload", "payload-file", "lines")
 	cmd.RunE = p.plain(func(ctx context.Context, args []string) error { return p.enqueue(ctx, &f, args[0]) })
 	return cmd
 }
 
-func (p *program) enqueue(ctx context.Context, f *enqueueFlags, typ string) error {
+func (p *program) enqueue(ctx context.Context, f *enqueueFlags, typ string) (err error) {
 	spec, err := f.spec(&p.settings, time.Now())
 	if err != nil {
 		return err
@@ -95,11 +103,11 @@ func (p *program) enqueue(ctx context.Context, f *enqueueFlags, typ string) erro
 	if spec.Task, err = f.http.task(); err != nil {
 		return err
 	}
-	q, err := p.connect(ctx, patient)
+	q, shut, err := p.producer(ctx, f.journal)
 	if err != nil {
 		return err
 	}
-	defer q.Close()
+	defer func() { err = errors.Join(err, shut()) }()
 	if f.lines != "" {
 		return p.enqueueLines(ctx, q, f, spec)
 	}
@@ -167,9 +175,9 @@ func (p *program) enqueueLines(ctx context.Context, q haulier.Producer, f *enque
 	return nil
 }
 
-// enqueueBatch adds jobs all or none, but for those that a hook drops, of which it tells. Without a key it makes one up, so that a lost answer does not double them.
+// enqueueBatch adds jobs all or none, but for those that a hook drops, of which it tells. Without a key it makes one up, so that a lost answer does not double them; a journal needs none.
 func (p *program) enqueueBatch(ctx context.Context, q haulier.Producer, specs []haulier.Spec, key string) ([]haulier.ID, error) {
-	if key == "" {
+	if _, local := q.(*journal.Front); key == "" && !local {
 		key = "cli:" + haulier.NewID(time.Now()).String()
 	}
 	results, err := q.Enqueue(ctx, []haulier.EnqueueRequest{{Jobs: specs, Key: key}})

@@ -16,6 +16,7 @@ import (
 	"github.com/haulier/haulier"
 	"github.com/haulier/haulier/blob"
 	"github.com/haulier/haulier/engine"
+	"github.com/haulier/haulier/journal"
 	"github.com/haulier/haulier/server"
 	"github.com/haulier/haulier/webhook"
 )
@@ -25,7 +26,8 @@ type node struct {
 	store  haulier.Store
 	blobs  *blob.Store
 	engine *engine.Engine
-	data   string // folder; "": none
+	ingest *journal.Ingest // nil: no journal
+	data   string          // folder; "": none
 	log    *slog.Logger
 }
 
@@ -61,6 +63,9 @@ func openNode(ctx context.Context, f *nodeFlags, s *settings, log *slog.Logger) 
 	n.engine, err = engine.New(engine.Config{
 		Store: n.store, Blobs: n.blobs, BlobQuota: int64(f.BlobQuota), Log: log, Webhooks: webhook.New(webhook.Config{AllowPrivate: f.AllowPrivate}),
 	})
+	if err == nil && f.Journal != "" {
+		err = n.openJournal(f.Journal)
+	}
 	return n, err
 }
 
@@ -88,6 +93,9 @@ func (n *node) serve(ctx context.Context, l net.Listener, f *nodeFlags, version 
 	if f.Insecure {
 		cfg.Auth = nil
 	}
+	if n.ingest != nil {
+		cfg.Journal = &journal.Front{Journal: n.ingest.Journal, Next: n.engine, Check: checkPlain}
+	}
 	srv, err := server.New(cfg)
 	if err != nil {
 		return errors.Join(err, l.Close())
@@ -106,12 +114,19 @@ func (n *node) serve(ctx context.Context, l net.Listener, f *nodeFlags, version 
 	})
 	g.Go(func() error {
 		defer stopDuties()
+		n.catchUp(serving)
 		return srv.Serve(serving, l)
 	})
 	g.Go(func() error {
 		defer stopServing()
 		return n.outlive(serving)
 	})
+	if n.ingest != nil {
+		g.Go(func() error {
+			defer stopServing()
+			return n.ingest.Run(duties)
+		})
+	}
 	if f.Deliveries > 0 {
 		g.Go(func() error {
 			defer stopServing()
@@ -151,11 +166,14 @@ func (n *node) outlive(ctx context.Context) error {
 // close ends what openNode began, in the opposite order.
 func (n *node) close() error {
 	var err error
+	if n.ingest != nil {
+		err = n.ingest.Journal.Close()
+	}
 	if n.engine != nil {
 		n.engine.Close()
 	}
 	if n.blobs != nil {
-		err = n.blobs.Close()
+		err = errors.Join(err, n.blobs.Close())
 	}
 	if n.store != nil {
 		err = errors.Join(err, n.store.Close())

@@ -29,6 +29,7 @@ type nodeFlags struct {
 	// Deliveries is how many notifications are delivered at once; 0: none.
 	Deliveries int
 	BlobQuota  byteSize
+	Journal    string // folder; "": none
 	// Blobs is the folder of blobs; empty: one in the data folder.
 	Blobs string
 }

@@ -36,6 +36,7 @@ func (p *program) serveCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&f.Insecure, "insecure", false, "let everybody do everything, without tokens")
 	cmd.Flags().StringSliceVar(&f.Hosts, "host", nil, "with --insecure: further `NAMES` under which the server is reached; * for all")
 	cmd.Flags().BoolVar(&f.AllowPrivate, "allow-private", false, "let hooks and notifications call addresses of the network inside: loopback, link-local, private")
+	cmd.Flags().StringVar(&f.Journal, "journal", "", "`DIR` of a journal, from which requests that ask for it are acknowledged, also while the store is away; see docs/journal.md")
 	lf.register(cmd.Flags(), "info")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithCancel(cmd.Context())
