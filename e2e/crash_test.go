@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -176,7 +177,8 @@ func (c *chaos) finish() {
 	if code := c.site.server.stop(); code != 0 {
 		t.Errorf("the server ended with code %d on TERM:\n%s", code, tail(c.site.server.output(t)))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	c.site.checkStore("pebble:" + filepath.Join(c.site.path("data"), "store"))
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second) // as long as a supervisor waits whose worker was killed before it came
 	defer cancel()
 	c.site.await(ctx, "no process is left", func() bool { return len(mentioning(t, c.site.dir)) == 0 })
 }

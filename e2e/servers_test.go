@@ -284,4 +284,5 @@ func (f *fleet) finish() {
 			f.t.Errorf("a server ended with code %d on TERM:\n%s", code, tail(s.server.output(f.t)))
 		}
 	}
+	f.sites[0].checkStore(f.stores[0])
 }

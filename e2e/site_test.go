@@ -143,6 +143,15 @@ func (s *site) job(ctx context.Context, id haulier.ID) *haulier.Job {
 	return jobs[0]
 }
 
+// checkStore has the program look through a store over which no server works any more.
+func (s *site) checkStore(url string) {
+	s.t.Helper()
+	p := start(s.t, s.path("check.log"), nil, program(s.t), "store", "check", url)
+	if code := p.exit(2 * time.Minute); code != 0 {
+		s.t.Errorf("store check ended with code %d:\n%s", code, tail(p.output(s.t)))
+	}
+}
+
 // shell is a job of a command line; $0 is the site's ledger.
 func (s *site) shell(script string, args ...string) haulier.Spec {
 	argv := append([]string{script, s.ledger}, args...)

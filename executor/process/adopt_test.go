@@ -290,3 +290,24 @@ func TestSupervisorThatIsEndingIsNone(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestSupervisorThatNobodyComesToEnds starts one as a worker does that is killed at once.
+func TestSupervisorThatNobodyComesToEnds(t *testing.T) {
+	dir := shortDir(t)
+	cmd := exec.Command(os.Args[0], "shim", "--dir", dir)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		cmd.Process.Kill()
+		t.Errorf("it still waits: %v", <-done)
+	}
+}

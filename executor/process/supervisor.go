@@ -340,7 +340,11 @@ func (s *supervisor) look(now time.Time) (next time.Duration, over bool) {
 	}
 	next = time.Hour
 	if !connected {
-		if next = s.leftAt.Add(s.patience * longGone).Sub(now); next <= 0 {
+		wait := s.patience * longGone
+		if !s.served {
+			wait = s.patience // nothing can run: whoever started it was killed before it came
+		}
+		if next = s.leftAt.Add(wait).Sub(now); next <= 0 {
 			return 0, true
 		}
 	}
@@ -353,7 +357,7 @@ func (s *supervisor) look(now time.Time) (next time.Duration, over bool) {
 }
 
 const (
-	firstPatience = 30 * time.Second // until the first worker comes
+	firstPatience = 10 * time.Second // until the first worker comes
 	minPatience   = 500 * time.Millisecond
 	longGone      = 10 // times the patience, after which ended commands are dropped
 	jobsFolder    = "jobs"
