@@ -48,8 +48,8 @@ crash: build ## the crash suite for CRASHTIME (10m): server and worker killed wi
 bench: build ## measure this build; with QBENCH_SRC=DIR also compare it with other queues
 	@if [ -n "$$QBENCH_SRC" ]; then sh bench/run.sh "$$QBENCH_SRC"; else bin/haulier bench; fi
 
-services: ## start what the tests need beside Go
-	@echo 'Nothing to start: tests start the redis-server, the PostgreSQL and the etcd that they need by themselves.'
+services: prepare ## start a PostgreSQL, a Redis and an etcd for use by hand, and name them, until Ctrl-C
+	@$(GO) test ./store/services -run '^TestHold$$' -count=1 -timeout 0 -v -services.hold
 
 verify: test ## test, then once more the seeds of all fuzz targets, and the comparison's module
 	@echo '== fuzz seeds'
