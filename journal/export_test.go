@@ -83,3 +83,10 @@ func Summed(b []byte) []byte {
 	line := appendSum(append([]byte(nil), b[:len(b)-sumSize]...), 0)
 	return line[:len(line)-1]
 }
+
+// Queued is how many writes wait for a sync to end.
+func Queued(j *Journal) int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.writes)
+}

@@ -81,11 +81,13 @@ type Journal struct {
 	mu       sync.Mutex
 	failed   error // why it is of no use any more: a failed sync, or Close
 	segments []*segment
-	active   *segment // gets the lines; nil before the first
-	next     uint64   // sequence of the next line
-	synced   uint64   // lines up to this one are on stable storage
-	syncing  chan struct{}
-	free     []span // lines that nobody has reserved, in order
+	active   *segment      // gets the lines; nil before the first
+	next     uint64        // sequence of the next line
+	synced   uint64        // lines up to this one are on stable storage
+	syncing  chan struct{} // closed when the sync under way has ended; nil: there is none
+	writes   []*queued     // that wait for it
+	over     []*segment    // whose files are to be removed
+	free     []span        // lines that nobody has reserved, in order
 	held     map[Token]*reservation
 	tokens   Token
 	changed  chan struct{} // closed when there may be something to reserve
@@ -151,7 +153,6 @@ func (j *Journal) recover() error {
 			return err
 		}
 	}
-	var over []*segment
 	for i, first := range firsts {
 		s := &segment{first: first, path: segmentPath(j.dir, first), born: j.Now()}
 		j.segments = append(j.segments, s)
@@ -170,14 +171,12 @@ func (j *Journal) recover() error {
 		if i == len(firsts)-1 {
 			j.active = s
 		} else if s.left == 0 {
-			over = append(over, s)
+			j.over = append(j.over, s)
 		}
 	}
 	j.synced = j.next - 1
-	for _, s := range over {
-		j.forget(s)
-		j.discard(s)
-	}
+	j.segments = slices.DeleteFunc(j.segments, func(s *segment) bool { return slices.Contains(j.over, s) })
+	j.sweep()
 	return j.disk.syncDir(j.dir)
 }
 
@@ -196,24 +195,73 @@ func (j *Journal) stir() {
 	j.changed = make(chan struct{})
 }
 
+// queued is a Write on its way to the file.
+type queued struct {
+	bodies      [][]byte
+	size        int // bytes, about
+	first, last uint64
+	err         error
+	done        chan struct{}
+}
+
 // Write appends jobs that belong together: after a crash, all of them are there or none. They are acknowledged only by a Sync that
 // follows. It returns the sequences of the first and last. ErrInvalid: a job that is not plain, or has no id. ErrUnavailable: the disk
-// or the journal is full; nothing was written.
+// or the journal is full; nothing was written. When ctx ends meanwhile, they may be written or not.
 func (j *Journal) Write(ctx context.Context, entries []Entry) (first, last uint64, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, 0, err
 	}
-	bodies, size, err := j.encode(entries)
-	if err != nil {
+	w := &queued{done: make(chan struct{})}
+	if w.bodies, w.size, err = j.encode(entries); err != nil {
 		return 0, 0, fmt.Errorf("journal: %w", err)
 	}
-	j.mu.Lock()
-	first, last, over, err := j.write(bodies, size)
-	j.mu.Unlock()
-	if over != nil {
-		j.discard(over)
+	if err := j.queue(w); err != nil {
+		return 0, 0, err
 	}
-	return first, last, err
+	j.sweep()
+	select {
+	case <-w.done:
+		return w.first, w.last, w.err
+	case <-ctx.Done():
+		return 0, 0, ctx.Err()
+	}
+}
+
+// queue brings a Write to the file, at once or when the sync under way has ended: the disk makes who appends to what it is just
+// syncing wait, and all others who want the lock with them.
+func (j *Journal) queue(w *queued) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	total := j.bytes()
+	for _, other := range j.writes {
+		total += int64(other.size)
+	}
+	if total+int64(w.size) > j.MaxBytes {
+		return fmt.Errorf("journal: %w: it is full, with %d bytes that were not ingested yet; see that they are", haulier.ErrUnavailable, total)
+	}
+	j.writes = append(j.writes, w)
+	if j.syncing == nil {
+		j.flush()
+	}
+	return nil
+}
+
+// flush writes what is queued. The lock is held, and no sync under way.
+func (j *Journal) flush() {
+	for rest := j.writes; len(rest) > 0; {
+		n, size := 1, rest[0].size
+		for n < len(rest) && size+rest[n].size <= maxWrite {
+			size += rest[n].size
+			n++
+		}
+		err := j.append(rest[:n], size)
+		for _, w := range rest[:n] {
+			w.err = err
+			close(w.done)
+		}
+		rest = rest[n:]
+	}
+	j.writes = nil
 }
 
 // encode makes lines without sequence and checksum, and bounds their size.
@@ -243,35 +291,38 @@ func (j *Journal) encode(entries []Entry) (bodies [][]byte, size int, err error)
 	return bodies, size, nil
 }
 
-// write appends lines to the newest segment. over: a segment of which nothing is needed any more. The lock is held.
-func (j *Journal) write(bodies [][]byte, size int) (first, last uint64, over *segment, err error) {
+// append adds lines to the newest segment, all or none. The lock is held.
+func (j *Journal) append(list []*queued, size int) error {
 	if j.failed != nil {
-		return 0, 0, nil, j.failed
+		return j.failed
 	}
-	if total := j.bytes(); total+int64(size) > j.MaxBytes {
-		return 0, 0, nil, fmt.Errorf("journal: %w: it is full, with %d bytes that were not ingested yet; see that they are", haulier.ErrUnavailable, total)
-	}
-	if over, err = j.rotate(); err != nil {
-		return 0, 0, over, err
+	if err := j.rotate(); err != nil {
+		return err
 	}
 	s := j.active
 	text := make([]byte, 0, size)
 	seq := j.next
-	for _, body := range bodies {
-		text = appendLine(text, seq, body)
-		seq++
+	lines := 0
+	for _, w := range list {
+		w.first = seq
+		for _, body := range w.bodies {
+			text = appendLine(text, seq, body)
+			seq++
+		}
+		w.last = seq - 1
+		lines += len(w.bodies)
 	}
 	if _, err := s.lines.WriteAt(text, s.size); err != nil {
 		if cut := s.lines.Truncate(s.size); cut != nil {
-			return 0, 0, over, j.fail(cut)
+			return j.fail(cut)
 		}
-		return 0, 0, over, fmt.Errorf("journal: %w: %w; nothing was written", haulier.ErrUnavailable, err)
+		return fmt.Errorf("journal: %w: %w; nothing was written", haulier.ErrUnavailable, err)
 	}
 	j.give(span{seg: s, from: s.size, to: s.size + int64(len(text))})
 	s.size += int64(len(text))
-	s.left += len(bodies)
-	first, j.next = j.next, seq
-	return first, seq - 1, over, nil
+	s.left += lines
+	j.next = seq
+	return nil
 }
 
 // bytes are those of all lines on disk. The lock is held.
@@ -283,29 +334,40 @@ func (j *Journal) bytes() (n int64) {
 }
 
 // rotate begins a new segment when there is none or the newest is large or old enough. The lock is held.
-func (j *Journal) rotate() (over *segment, err error) {
+func (j *Journal) rotate() error {
 	if s := j.active; s != nil && (s.size == 0 || s.size < j.SegmentBytes && j.Now().Sub(s.born) < j.SegmentAge) {
-		return nil, nil
+		return nil
 	}
 	s := &segment{first: j.next, path: segmentPath(j.dir, j.next), born: j.Now()}
-	err = s.create(j.disk)
+	err := s.create(j.disk)
 	if err == nil {
 		err = j.disk.syncDir(j.dir)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("journal: %w: %w", haulier.ErrUnavailable, err), s.close())
+		return errors.Join(fmt.Errorf("journal: %w: %w", haulier.ErrUnavailable, err), s.close())
 	}
 	if old := j.active; old != nil && old.left == 0 {
-		over = old
 		j.forget(old)
 	}
 	j.segments, j.active = append(j.segments, s), s
-	return over, nil
+	return nil
 }
 
-// forget takes a segment of which nothing is needed off the list. The lock is held.
+// forget takes a segment of which nothing is needed off the list, and leaves its files to sweep. The lock is held.
 func (j *Journal) forget(s *segment) {
 	j.segments = slices.DeleteFunc(j.segments, func(other *segment) bool { return other == s })
+	j.over = append(j.over, s)
+}
+
+// sweep removes the files of segments of which nothing is needed. The lock is not held.
+func (j *Journal) sweep() {
+	j.mu.Lock()
+	over := j.over
+	j.over = nil
+	j.mu.Unlock()
+	for _, s := range over {
+		j.discard(s)
+	}
 }
 
 // discard removes a segment's files: the lines first, and for good, as marks without lines mean nothing.
@@ -330,6 +392,7 @@ func (j *Journal) discard(s *segment) {
 // Sync waits until all that was written before is on stable storage, which acknowledges it. Callers at the same time share a sync.
 // When it fails, the journal is of no use until it is opened again.
 func (j *Journal) Sync(ctx context.Context) error {
+	defer j.sweep() // of what the flush after a sync has left
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	target := j.next - 1
@@ -389,6 +452,7 @@ func (j *Journal) syncRound() {
 	}
 	close(j.syncing)
 	j.syncing = nil
+	j.flush()
 }
 
 // Standing is how a journal stands.
@@ -436,7 +500,7 @@ func (j *Journal) Close() error {
 }
 
 func (j *Journal) closeFiles() (err error) {
-	for _, s := range j.segments {
+	for _, s := range append(j.segments, j.over...) {
 		err = errors.Join(err, s.close())
 	}
 	err = errors.Join(err, j.lock.Close())

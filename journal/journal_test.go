@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -444,47 +446,46 @@ func TestFailedSync(t *testing.T) {
 	}
 }
 
-// TestCallersShareSyncs counts them.
+// TestCallersShareSyncs: all that come during a sync share the next one, and are written together.
 func TestCallersShareSyncs(t *testing.T) {
-	var mu sync.Mutex
-	n := 0
+	var syncs, writes atomic.Int32
+	begun, hold := make(chan struct{}), make(chan struct{})
 	d := &journal.TestDisk{}
-	hold := make(chan struct{})
 	d.Fault = func(what string) (int, error) {
-		if what == "sync" {
-			mu.Lock()
-			n++
-			first := n == 2 // the first is of Open's folder, or of the first file
-			mu.Unlock()
-			if first {
+		switch what {
+		case "sync":
+			if syncs.Add(1) == 1 {
+				close(begun)
 				<-hold
 			}
+		case "write":
+			writes.Add(1)
 		}
 		return 0, nil
 	}
 	j := open(t, t.TempDir(), journal.Options{}.OnDisk(d))
-	var wg sync.WaitGroup
-	var written sync.WaitGroup
-	for range 100 {
-		written.Add(1)
-		wg.Go(func() {
-			_, _, err := j.Write(t.Context(), jobs("x"))
-			written.Done()
-			if err == nil {
-				err = j.Sync(t.Context())
-			}
-			if err != nil {
-				t.Error(err)
-			}
-		})
+	call := func() {
+		_, _, err := j.Write(t.Context(), jobs("x"))
+		if err == nil {
+			err = j.Sync(t.Context())
+		}
+		if err != nil {
+			t.Error(err)
+		}
 	}
-	written.Wait()
+	var wg sync.WaitGroup
+	wg.Go(call)
+	<-begun
+	for range 99 {
+		wg.Go(call)
+	}
+	for journal.Queued(j) < 99 {
+		runtime.Gosched()
+	}
 	close(hold)
 	wg.Wait()
-	mu.Lock()
-	defer mu.Unlock()
-	if n > 10 {
-		t.Errorf("%d syncs for 100 callers that wrote before the second", n)
+	if syncs.Load() != 2 || writes.Load() != 2 {
+		t.Errorf("%d writes, %d syncs for 100 callers", writes.Load(), syncs.Load())
 	}
 }
 

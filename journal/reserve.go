@@ -137,29 +137,26 @@ func (j *Journal) Done(ctx context.Context, t Token) error {
 	j.mu.Unlock()
 	broken, err := r.seg.markDone(mark{r.entries[0].Seq, r.entries[len(r.entries)-1].Seq})
 	j.mu.Lock()
-	over, err := j.ended(r, broken, err)
+	err = j.ended(r, broken, err)
 	j.mu.Unlock()
-	if over != nil {
-		j.discard(over)
-	}
+	j.sweep()
 	return err
 }
 
 // ended takes note of lines that are done, or gives them back. The lock is held.
-func (j *Journal) ended(r *reservation, broken bool, err error) (over *segment, _ error) {
+func (j *Journal) ended(r *reservation, broken bool, err error) error {
 	if broken {
-		return nil, j.fail(err)
+		return j.fail(err)
 	}
 	if err != nil {
 		j.give(r.span)
 		j.stir()
-		return nil, fmt.Errorf("journal: %w: %w", haulier.ErrUnavailable, err)
+		return fmt.Errorf("journal: %w: %w", haulier.ErrUnavailable, err)
 	}
-	if r.seg.left -= len(r.entries); r.seg.left > 0 || r.seg == j.active {
-		return nil, nil
+	if r.seg.left -= len(r.entries); r.seg.left == 0 && r.seg != j.active {
+		j.forget(r.seg)
 	}
-	j.forget(r.seg)
-	return r.seg, nil
+	return nil
 }
 
 // Cancel gives reserved lines back to where they were. ErrLeaseLost: they are already.
