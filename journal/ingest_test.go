@@ -195,6 +195,12 @@ func TestRefusedJobsDoNotHoldUpTheRest(t *testing.T) {
 	if s := j.Standing(); s.Lines != 0 {
 		t.Errorf("standing %+v", s)
 	}
+
+	again := t.TempDir() // the file is a journal's
+	if err := os.WriteFile(filepath.Join(again, "00000000000000000001.journal"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "in a folder of its own", rest(t, open(t, again, journal.Options{})), "bad")
 }
 
 // TestRequestThatSpoilsTheWhole: a queue that refuses a call as a whole gets its requests one by one.

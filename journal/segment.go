@@ -152,6 +152,8 @@ func (s *segment) collect(text []byte, ended []mark, f *found) {
 			f.last = max(f.last, e.Seq)
 		}
 		switch {
+		case text[at] == '#': // a remark, as RefusedFile has
+			flush()
 		case !ok:
 			s.damaged++
 			flush()
