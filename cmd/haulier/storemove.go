@@ -37,6 +37,9 @@ func (p *program) storeCopyCommand() *cobra.Command {
 						p.say("haulier: the machine went down before the source was closed. Better let a server run over it for some minutes first: then workers that still run can say what they have.")
 					}
 					r, err := transfer.Copy(ctx, from, to, p.transferring(storeName(args[0])))
+					if err == nil {
+						err = stillAtRest(ctx, from)
+					}
 					return p.transferred(err, "Copied", r)
 				})
 			})
@@ -59,6 +62,9 @@ func (p *program) storeExportCommand() *cobra.Command {
 				var sum transfer.Sum
 				err := p.writing(args[1], func(w io.Writer) (err error) {
 					sum, err = transfer.Export(ctx, from, w, p.transferring(""))
+					if err == nil {
+						err = stillAtRest(ctx, from)
+					}
 					return err
 				})
 				if err == nil && args[1] == "-" {
@@ -114,6 +120,14 @@ func (p *program) atRest(ctx context.Context, url string, do func(haulier.Store)
 		err = fmt.Errorf("%s: %w", schemeOf(url), err)
 	}
 	return errors.Join(err, s.Close())
+}
+
+// stillAtRest looks for a server that was started while a store was read: what it did may be in what was read, or not.
+func stillAtRest(ctx context.Context, from haulier.Store) error {
+	if err := engine.AtRest(ctx, from); err != nil {
+		return fmt.Errorf("the source, in the end: %w; begin again with an empty target", err)
+	}
+	return nil
 }
 
 // schemeOf is the part of a store's URL that can be shown: the rest may have a password in it.

@@ -86,11 +86,21 @@ func (h *Harness) end() {
 
 func (h *Harness) stop() {
 	h.end()
+	h.check()
 	if err := h.Store.Close(); err != nil {
 		h.t.Errorf("close the store: %v", err)
 	}
 	if err := h.blobs.Close(); err != nil {
 		h.t.Errorf("close the blobs: %v", err)
+	}
+}
+
+// check has the store looked through: whatever a test did by means of the engine, nothing in it may be wrong.
+func (h *Harness) check() {
+	h.t.Helper()
+	_, err := engine.Check(context.WithoutCancel(h.t.Context()), h.Store, engine.CheckOptions{Found: func(f engine.Fault) { h.t.Errorf("check finds %+v", f) }})
+	if err != nil {
+		h.t.Errorf("check: %v", err)
 	}
 }
 

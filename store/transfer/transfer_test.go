@@ -41,23 +41,23 @@ func TestMain(m *testing.M) {
 var number atomic.Int64
 
 // fresh opens an empty store of each driver.
-var fresh = map[string]func(t *testing.T) haulier.Store{
-	"mem": func(*testing.T) haulier.Store { return mem.New() },
-	"pebble": func(t *testing.T) haulier.Store {
+var fresh = map[string]func(t testing.TB) haulier.Store{
+	"mem": func(testing.TB) haulier.Store { return mem.New() },
+	"pebble": func(t testing.TB) haulier.Store {
 		return opened(t)(pebble.Open(t.TempDir(), pebble.Options{Durability: pebble.Process}))
 	},
-	"redis": func(t *testing.T) haulier.Store {
+	"redis": func(t testing.TB) haulier.Store {
 		return opened(t)(redis.Open(t.Context(), services.Redis(t).URL(fmt.Sprint("prefix=t", number.Add(1))), redis.Options{}))
 	},
-	"postgres": func(t *testing.T) haulier.Store {
+	"postgres": func(t testing.TB) haulier.Store {
 		return opened(t)(postgres.Open(t.Context(), services.Postgres(t).URL(), postgres.Options{Schema: fmt.Sprint("t", number.Add(1))}))
 	},
-	"etcd": func(t *testing.T) haulier.Store {
+	"etcd": func(t testing.TB) haulier.Store {
 		return opened(t)(etcd.Open(t.Context(), services.Etcd(t).URL(fmt.Sprint("t", number.Add(1))), etcd.Options{}))
 	},
 }
 
-func opened(t *testing.T) func(s haulier.Store, err error) haulier.Store {
+func opened(t testing.TB) func(s haulier.Store, err error) haulier.Store {
 	return func(s haulier.Store, err error) haulier.Store {
 		if err != nil {
 			t.Fatal(err)
@@ -100,7 +100,7 @@ func openBlobs(t *testing.T) *blob.Store {
 	return blobs
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -254,6 +254,38 @@ func TestEachDriverIsSourceAndTarget(t *testing.T) {
 			finish(t, to, blobs)
 			healthy(t, to)
 		})
+	}
+}
+
+// modest takes only a few records in one commit, as etcd does with its own settings.
+type modest struct {
+	haulier.Store
+	refused *int
+}
+
+func (s modest) Commit(ctx context.Context, b *haulier.Batch) error {
+	if len(b.Insert)+len(b.Docs) > 7 {
+		*s.refused++
+		return fmt.Errorf("commit: %w", haulier.ErrTooLarge)
+	}
+	return s.Store.Commit(ctx, b)
+}
+
+func TestATargetThatTakesLittleAtOnceGetsLittle(t *testing.T) {
+	from, to, refused := mem.New(), mem.New(), 0
+	live(t, from, openBlobs(t))
+	if _, err := transfer.Copy(t.Context(), from, modest{to, &refused}, options("a")); err != nil || refused == 0 || refused > 12 {
+		t.Errorf("%v; %d commits were refused", err, refused)
+	}
+	healthy(t, to)
+	none := storetest.Faulty{Store: mem.New(), Err: haulier.ErrTooLarge, Decide: func(c storetest.Call) storetest.Fault {
+		if c.Method == "Commit" {
+			return storetest.FailBefore
+		}
+		return storetest.NoFault
+	}}
+	if _, err := transfer.Copy(t.Context(), from, &none, options("a")); !errors.Is(err, haulier.ErrTooLarge) {
+		t.Errorf("a target that takes nothing: %v", err)
 	}
 }
 
@@ -447,4 +479,37 @@ func TestAnImportThatWasCutGoesOn(t *testing.T) {
 		}
 	}
 	finish(t, to, blobs)
+}
+
+// BenchmarkCopy copies 20,000 jobs of 100 bytes each from a folder, and checks the copy.
+func BenchmarkCopy(b *testing.B) {
+	from := fresh["pebble"](b)
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	for range 20 {
+		jobs := make([]haulier.Job, 1000)
+		for i := range jobs {
+			s := haulier.Spec{
+				ID: haulier.NewID(now), Tenant: "default", Queue: "q", Type: []string{"a", "b"}[i%2], MaxAttempts: 10, CreatedAt: now, Payload: bytes.Repeat([]byte("x"), 100),
+			}
+			jobs[i] = haulier.Job{Spec: s, Status: s.First(now, "bench")}
+		}
+		must(b, from.Commit(b.Context(), &haulier.Batch{Insert: jobs}))
+	}
+	for driver, open := range fresh {
+		b.Run(driver, func(b *testing.B) {
+			var copying, checking time.Duration
+			for b.Loop() {
+				to, begin := open(b), time.Now()
+				_, err := transfer.Copy(b.Context(), from, to, options("a"))
+				must(b, err)
+				copying += time.Since(begin)
+				begin = time.Now()
+				_, err = engine.Check(b.Context(), to, engine.CheckOptions{})
+				must(b, err)
+				checking += time.Since(begin)
+			}
+			b.ReportMetric(20_000*float64(b.N)/copying.Seconds(), "copied/s")
+			b.ReportMetric(20_000*float64(b.N)/checking.Seconds(), "checked/s")
+		})
+	}
 }
