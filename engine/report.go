@@ -28,7 +28,8 @@ func (e *Engine) Report(ctx context.Context, session haulier.ID, reports []hauli
 	errs := make([]error, len(reports))
 	groups := byJob(reports)
 	sortGroups(groups, reports)
-	if err = e.reportOnce(ctx, s, reports, groups, errs); errors.Is(err, haulier.ErrConflict) {
+	// A store may take less at once than workers have to tell.
+	if err = e.reportOnce(ctx, s, reports, groups, errs); errors.Is(err, haulier.ErrConflict) || errors.Is(err, haulier.ErrTooLarge) {
 		err = e.reportEach(ctx, s, reports, groups, errs)
 	}
 	if err != nil {

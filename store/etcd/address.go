@@ -15,6 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"github.com/haulier/haulier"
 )
@@ -24,10 +25,13 @@ type address struct {
 	name   string // the URL without its password, for messages
 	config clientv3.Config
 	prefix string
+	fewOps bool // an etcd that takes few operations at once is wanted
 }
 
 // options are what may follow the question mark.
-var options = []string{"ca", "cert", "key", "server_name", "skip_verify"}
+var options = append([]string{"few_ops"}, tlsOptions...)
+
+var tlsOptions = []string{"ca", "cert", "key", "server_name", "skip_verify"}
 
 // A connection that has gone silent for so long is given up.
 const (
@@ -35,6 +39,9 @@ const (
 	keepAliveTime    = 10 * time.Second
 	keepAliveTimeout = 5 * time.Second
 )
+
+// redial is how often a member that does not answer is tried again: it may be back at any time, and calls wait for it.
+var redial = backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second}
 
 func parseAddress(text string) (*address, error) {
 	scheme, hosts, rest := cutHosts(text)
@@ -59,7 +66,10 @@ func parseAddress(text string) (*address, error) {
 	a.config = clientv3.Config{
 		DialTimeout: dialTimeout, DialKeepAliveTime: keepAliveTime, DialKeepAliveTimeout: keepAliveTimeout,
 		Logger: zap.NewNop(), MaxUnaryRetries: 1, // what is repeated is decided in txn.go
-		DialOptions: []grpc.DialOption{grpc.WithReadBufferSize(128 << 10), grpc.WithWriteBufferSize(128 << 10)},
+		DialOptions: []grpc.DialOption{
+			grpc.WithReadBufferSize(128 << 10), grpc.WithWriteBufferSize(128 << 10),
+			grpc.WithConnectParams(grpc.ConnectParams{Backoff: redial, MinConnectTimeout: dialTimeout}),
+		},
 	}
 	a.config.Username = u.User.Username()
 	a.config.Password, _ = u.User.Password()
@@ -73,8 +83,13 @@ func parseAddress(text string) (*address, error) {
 		if a.config.TLS, err = tlsConfig(q); err != nil {
 			return nil, wrong("%v", err)
 		}
-	} else if len(q) > 0 {
-		return nil, wrong("%s are for TLS, with which the URL begins with etcds://", strings.Join(options, ", "))
+	} else if slices.ContainsFunc(tlsOptions, q.Has) {
+		return nil, wrong("%s are for TLS, with which the URL begins with etcds://", strings.Join(tlsOptions, ", "))
+	}
+	if q.Has("few_ops") {
+		if a.fewOps, err = strconv.ParseBool(q.Get("few_ops")); err != nil {
+			return nil, wrong("few_ops is 1 or 0")
+		}
 	}
 	a.prefix = "/haulier/"
 	if p := strings.Trim(u.Path, "/"); p != "" {

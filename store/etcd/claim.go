@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 
@@ -29,8 +30,9 @@ func (s *Store) Claim(ctx context.Context, session haulier.ID, by string, takes 
 const claimRounds = 20
 
 func (s *Store) claim(ctx context.Context, session haulier.ID, by string, takes []haulier.Take) ([]haulier.Job, error) {
+	most := int(s.most.Load()) - branch - 1
 	for round := range claimRounds {
-		found, err := s.candidates(ctx, session, takes, round)
+		found, err := s.candidates(ctx, session, takes, round, most)
 		if err != nil || len(found) == 0 {
 			return nil, err
 		}
@@ -46,9 +48,15 @@ func (s *Store) claim(ctx context.Context, session haulier.ID, by string, takes 
 			w.update(r.spec, r, &next)
 			jobs[i] = haulier.Job{Spec: *r.spec, Status: next}
 		}
-		if done, err := w.commit(ctx); err != nil {
+		done, err := w.commit(ctx)
+		if errors.Is(err, haulier.ErrTooLarge) && len(found) > 1 {
+			most = len(found) / 2 // their statuses are long
+			continue
+		}
+		if err != nil {
 			return nil, err
-		} else if s.contest(takes, !done); done {
+		}
+		if s.contest(takes, !done); done {
 			return jobs, nil
 		}
 	}
@@ -77,8 +85,8 @@ func (s *Store) contest(takes []haulier.Take, lost bool) {
 	}
 }
 
-// candidates are the jobs to take, in order.
-func (s *Store) candidates(ctx context.Context, session haulier.ID, takes []haulier.Take, round int) ([]*record, error) {
+// candidates are the jobs to take, in order, at most so many.
+func (s *Store) candidates(ctx context.Context, session haulier.ID, takes []haulier.Take, round, most int) ([]*record, error) {
 	scans := make(map[haulier.Band]*scan, len(takes))
 	order := make([]*scan, 0, len(takes))
 	s.view.mu.Lock()
@@ -130,10 +138,7 @@ func (s *Store) candidates(ctx context.Context, session haulier.ID, takes []haul
 		}
 		c.keys = c.keys[n:]
 	}
-	if most := int(s.most.Load()) - branch - 1; len(ids) > most {
-		ids = ids[:most]
-	}
-	return s.standing(ctx, ids, keys, round > 0)
+	return s.standing(ctx, ids[:min(most, len(ids))], keys, round > 0)
 }
 
 // standing finds jobs, and leaves out those that no longer are at their place.

@@ -44,6 +44,9 @@ func (w *change) commit(ctx context.Context) (bool, error) {
 	defer f.end(c)
 	w.put("log", w.entry.append(nil, f.origin, c.number))
 	revision, done, err := w.s.write(ctx, w.compares, w.ops)
+	if errors.Is(err, haulier.ErrUnavailable) && f.hears(ctx, c) {
+		return true, nil // only the answer was lost
+	}
 	if err != nil || !done {
 		return false, err
 	}

@@ -101,6 +101,16 @@ func (f *feed) settle(ctx context.Context, c *call, revision int64) error {
 	return f.wait(ctx, c.told)
 }
 
+// lostWait is for how long a call whose answer was lost waits for its entry, until it gives up without knowing.
+const lostWait = 2 * time.Second
+
+// hears says whether a call's entry comes.
+func (f *feed) hears(ctx context.Context, c *call) bool {
+	ctx, cancel := context.WithTimeout(ctx, lostWait)
+	defer cancel()
+	return f.wait(ctx, c.told) == nil
+}
+
 // await waits until the feed has reached a revision of the log.
 func (f *feed) await(ctx context.Context, revision int64) error {
 	f.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -345,6 +346,23 @@ func TestCuts(t *testing.T) {
 		}
 		storetest.Check(t.Context(), t, b)
 	})
+	t.Run("a commit is made when only its answer is lost", func(t *testing.T) {
+		e, prefix := services.Etcd(t), freshPrefix()
+		k := newLink(t, e.Addr)
+		a, b := open(t, e.URL(prefix)), open(t, k.url(prefix))
+		k.mute.Store(true)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := b.Commit(t.Context(), &haulier.Batch{Insert: newJobs(3)}); err != nil {
+				t.Errorf("commit: %v", err)
+			}
+		})
+		until(t, "it was carried out", func() bool { return pending(t, a) == 3 })
+		k.cut()
+		k.mend()
+		wg.Wait()
+		storetest.Check(t.Context(), t, b)
+	})
 	t.Run("an etcd that can't be reached is unavailable", func(t *testing.T) {
 		k := newLink(t, services.Etcd(t).Addr)
 		s, err := etcd.Open(t.Context(), k.url(freshPrefix()), etcd.Options{Timeout: 200 * time.Millisecond})
@@ -480,7 +498,10 @@ func testKill(t *testing.T, members []*services.EtcdServer) {
 
 func TestEtcdAsItComes(t *testing.T) {
 	e := services.StartEtcd(t, t.TempDir())
-	s := open(t, e.URL("haulier"))
+	if _, err := etcd.Open(t.Context(), e.URL("haulier"), etcd.Options{}); !errors.Is(err, haulier.ErrInvalid) {
+		t.Fatalf("error is %v, want ErrInvalid", err)
+	}
+	s := open(t, e.URL("haulier")+"?few_ops=1")
 	session := newSession(t, s)
 	jobs := insert(t, s, 1000)
 	t.Run("a batch that changes too many jobs is refused as a whole", func(t *testing.T) {
@@ -519,6 +540,22 @@ func TestEtcdAsItComes(t *testing.T) {
 		}
 		wg.Wait()
 	})
+	t.Run("a claim brings fewer jobs when their statuses are long", func(t *testing.T) {
+		long := newJobs(90)
+		for i := range long {
+			long[i].Priority, long[i].Status.History = 1, []haulier.Change{{At: time.Now().Truncate(time.Microsecond), State: haulier.Pending, By: strings.Repeat("x", 12_000)}}
+		}
+		for i := range 9 {
+			must(t, s.Commit(t.Context(), &haulier.Batch{Insert: long[10*i : 10*i+10]}))
+		}
+		for left := len(long); left > 0; {
+			got, err := s.Claim(t.Context(), session, "w", []haulier.Take{{Band: haulier.Band{Lane: bench.Lane, Priority: 1}, N: 90}})
+			if err != nil || len(got) == 0 || len(got) > 50 {
+				t.Fatalf("%d of %d are claimed: %v", len(got), left, err)
+			}
+			left -= len(got)
+		}
+	})
 	t.Run("a claim brings as many jobs as it takes", func(t *testing.T) {
 		for left := 1000; left > 0; {
 			got := claim(t, s, session, 1000)
@@ -532,7 +569,7 @@ func TestEtcdAsItComes(t *testing.T) {
 
 func TestFullEtcd(t *testing.T) {
 	e := services.StartEtcd(t, t.TempDir(), "--quota-backend-bytes=4194304")
-	s := open(t, e.URL("haulier"))
+	s := open(t, e.URL("haulier")+"?few_ops=1")
 	var err error
 	for range 1000 {
 		if err = s.Commit(t.Context(), &haulier.Batch{Docs: []haulier.DocWrite{{Kind: "other", Key: "k", Expect: haulier.AnyRev, Value: make([]byte, haulier.MaxDoc)}}}); err != nil {

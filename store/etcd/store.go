@@ -83,7 +83,8 @@ type Store struct {
 var _ haulier.Store = (*Store)(nil)
 
 // Open connects to the etcd of a URL, such as etcd://host1:2379,host2:2379/haulier. docs/etcd.md says what a URL may have, and
-// which settings etcd should have. An etcd that can't be reached is ErrUnavailable.
+// which settings etcd should have. An etcd that can't be reached is ErrUnavailable,
+// one that takes too little at once ErrInvalid.
 func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	a, err := parseAddress(url)
 	if err != nil {
@@ -104,15 +105,15 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	}
 	s := &Store{client: client, kv: pb.NewKVClient(client.ActiveConnection()), prefix: a.prefix, timeout: o.Timeout, sizes: o.sizes, log: o.Log, clock: time.Now}
 	s.view = newView(s)
-	if err := s.open(ctx); err != nil {
+	if err := s.open(ctx, a.fewOps); err != nil {
 		client.Close()
 		return nil, fmt.Errorf("open %s: %w", a.name, err)
 	}
 	return s, nil
 }
 
-func (s *Store) open(ctx context.Context) error {
-	if err := s.probe(ctx); err != nil {
+func (s *Store) open(ctx context.Context, fewOps bool) error {
+	if err := s.probe(ctx, fewOps); err != nil {
 		return err
 	}
 	s.feed = newFeed(s)
@@ -125,27 +126,31 @@ func (s *Store) open(ctx context.Context) error {
 	return nil
 }
 
-// Comparisons in a transaction: as many as a claim of haulier.MaxClaim jobs makes are tried when the store is opened; if etcd
-// refuses that, it takes at least what it takes unless it is told.
+// Operations side by side in a transaction: what haulier needs, and what etcd takes unless it is told.
 const (
-	wantedOps  = haulier.MaxClaim + 1 + branch
+	neededOps  = 8192
 	defaultOps = 4 * branch
 )
 
-// probe finds out how many comparisons etcd takes.
-func (s *Store) probe(ctx context.Context) error {
-	s.most.Store(wantedOps)
-	compares := make([]*pb.Compare, wantedOps)
-	for i := range compares {
-		compares[i] = written(s.prefix, 0)
+// probe finds out whether etcd takes the transactions that haulier makes: a session that ends with its jobs, or a worker that
+// reports many, would never get through otherwise.
+func (s *Store) probe(ctx context.Context, few bool) error {
+	s.most.Store(neededOps)
+	never := make([]*pb.RequestOp, neededOps) // an empty comparison holds, so that these are counted, and not carried out
+	for i := range never {
+		never[i] = rangeOp(&pb.RangeRequest{Key: []byte{0}})
 	}
-	_, _, err := s.write(ctx, compares, nil)
-	if errors.Is(err, haulier.ErrTooLarge) {
-		s.most.Store(defaultOps)
-		s.log.Warn("etcd takes few operations in a transaction: batches that change many jobs will be refused; start it with --max-txn-ops=16384", "wanted", wantedOps)
-		return nil
+	_, err := s.send(ctx, &pb.TxnRequest{Failure: never})
+	switch {
+	case !errors.Is(err, haulier.ErrTooLarge):
+		return err
+	case !few:
+		return fmt.Errorf("%w: etcd takes less than %d operations in a transaction, so that changes of many jobs would be refused; start it with --max-txn-ops=16384, "+
+			"or add few_ops=1 to the URL to accept that, for a trial", haulier.ErrInvalid, neededOps)
 	}
-	return err
+	s.most.Store(defaultOps)
+	s.log.Warn("etcd takes few operations in a transaction: batches that change more than 96 jobs will be refused; start it with --max-txn-ops=16384")
+	return nil
 }
 
 // Opened implements haulier.Store. etcd syncs whatever it writes, claims too.

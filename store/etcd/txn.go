@@ -78,19 +78,24 @@ func tree(ops []*pb.RequestOp, width int) []*pb.RequestOp {
 	return ops
 }
 
-// write carries out operations if all comparisons hold; otherwise done is false. It is sent once: what may have been carried out is not repeated.
+// write carries out operations if all comparisons hold; otherwise done is false.
 func (s *Store) write(ctx context.Context, compares []*pb.Compare, ops []*pb.RequestOp) (revision int64, done bool, err error) {
+	r, err := s.send(ctx, &pb.TxnRequest{Compare: compares, Success: tree(ops, max(branch, len(compares)))})
+	if err != nil {
+		return 0, false, err
+	}
+	return r.Header.Revision, r.Succeeded, nil
+}
+
+// send sends a transaction, once: what may have been carried out is not repeated.
+func (s *Store) send(ctx context.Context, request *pb.TxnRequest) (*pb.TxnResponse, error) {
 	limited, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	request := &pb.TxnRequest{Compare: compares, Success: tree(ops, max(branch, len(compares)))}
 	r, err := s.kv.Txn(limited, request, callOptions...)
 	if refusedToken(err) { // the client has a new one by now
 		r, err = s.kv.Txn(limited, request, callOptions...)
 	}
-	if err != nil {
-		return 0, false, translate(ctx, err)
-	}
-	return r.Header.Revision, r.Succeeded, nil
+	return r, translate(ctx, err)
 }
 
 func refusedToken(err error) bool {
