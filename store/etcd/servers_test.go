@@ -365,7 +365,7 @@ func TestCuts(t *testing.T) {
 	})
 	t.Run("an etcd that can't be reached is unavailable", func(t *testing.T) {
 		k := newLink(t, services.Etcd(t).Addr)
-		s, err := etcd.Open(t.Context(), k.url(freshPrefix()), etcd.Options{Timeout: 200 * time.Millisecond})
+		s, err := etcd.Open(t.Context(), k.url(freshPrefix()), etcd.Options{Timeout: 2 * time.Second})
 		must(t, err)
 		t.Cleanup(func() { s.Close() })
 		k.cut()
