@@ -21,12 +21,14 @@ func Example() {
 	defer os.RemoveAll(dir)
 	j, err := journal.Open(dir, journal.Options{})
 	if err != nil {
-		log.Fatal(err)
+		log.Print(err)
+		return
 	}
 	defer j.Close()
 	server, err := client.New(client.Config{URL: "http://127.0.0.1:1"}) // nobody answers there
 	if err != nil {
-		log.Fatal(err)
+		log.Print(err)
+		return
 	}
 	defer server.Close()
 
@@ -41,9 +43,10 @@ func Example() {
 	var queue haulier.Producer = &journal.Front{Journal: j, Next: server}
 	results, err := queue.Enqueue(ctx, []haulier.EnqueueRequest{{Jobs: []haulier.Spec{{Type: "mail", Payload: []byte(`{"to":"ann"}`)}}}})
 	if err != nil || results[0].Err != nil {
-		log.Fatal(err, results)
+		log.Print(err, results)
+	} else {
+		fmt.Println(len(results[0].IDs), "accepted,", j.Standing().Lines, "waiting")
 	}
-	fmt.Println(len(results[0].IDs), "accepted,", j.Standing().Lines, "waiting")
 	cancel()
 	sending.Wait()
 	// Output: 1 accepted, 1 waiting
