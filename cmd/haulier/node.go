@@ -83,6 +83,9 @@ func (n *node) serve(ctx context.Context, l net.Listener, f *nodeFlags, version 
 		Ready: func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, readyWait)
 			defer cancel()
+			if _, err := n.store.Now(ctx); err != nil {
+				return err
+			}
 			_, err := n.store.Doc(ctx, haulier.DocSession, "ready") // which there is not; the clock alone may be this machine's
 			if errors.Is(err, haulier.ErrNotFound) {
 				err = nil
