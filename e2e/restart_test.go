@@ -171,7 +171,10 @@ func TestJobsOfLostWorkers(t *testing.T) {
 		id := s.enqueue(ctx, spec)
 		for n := range haulier.PoisonAfter {
 			w := s.work(fmt.Sprintf("victim%d", n), "--lease", "1s")
-			s.await(ctx, "the job runs", func() bool { return s.begun(id, n+1) })
+			s.await(ctx, "the job runs, and the server has heard of it", func() bool {
+				j := s.job(ctx, id)
+				return s.begun(id, n+1) && j.State == haulier.Running && j.Attempt == n+1
+			})
 			w.kill()
 			for pid := range mentioning(t, " shim", s.dir) {
 				syscall.Kill(pid, syscall.SIGKILL)
