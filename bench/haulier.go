@@ -33,6 +33,8 @@ type Haulier struct {
 	Dir       string // folder of the server's files and its log
 	Binary    string // the haulier program
 	Durable   string // value of --durability; "" for the default, which syncs
+	Over      string // what its store is called in its name; "" for the embedded one
+	Store     string // URL of the store; "" for the embedded one
 	cmd       *exec.Cmd
 	exited    chan struct{}
 	log       *os.File
@@ -40,16 +42,22 @@ type Haulier struct {
 	url, addr string
 }
 
-// Name is "haulier", with the durability where that is not the default.
+// Name is "haulier", with its store and the durability where those are not the defaults.
 func (h *Haulier) Name() string {
-	if h.Durable != "" {
-		return "haulier-" + h.Durable
+	name := "haulier"
+	for _, part := range []string{h.Over, h.Durable} {
+		if part != "" {
+			name += "-" + part
+		}
 	}
-	return "haulier"
+	return name
 }
 
 // Durability says in words what an acknowledged enqueue survives.
 func (h *Haulier) Durability() string {
+	if h.Store != "" {
+		return "what its store promises, asked before the reply"
+	}
 	if h.Durable != "" {
 		return "survives kill -9; the last writes may be lost on power loss"
 	}
@@ -90,6 +98,9 @@ func (h *Haulier) start(data string) error {
 	args := []string{"serve", "--data", data, "--listen", h.addr, "--insecure"}
 	if h.Durable != "" {
 		args = append(args, "--durability", h.Durable)
+	}
+	if h.Store != "" {
+		args = append(args, "--store", h.Store)
 	}
 	h.cmd = exec.Command(h.Binary, args...)
 	h.cmd.Stdout, h.cmd.Stderr = h.log, h.log
