@@ -108,12 +108,14 @@ func (s *Spec) Lane() Lane {
 // Kind says how a task runs.
 type Kind string
 
-// The kinds of task. Later kinds are docker, wasi and script.
+// The kinds of task. Later kinds are wasi and script.
 const (
 	KindGo   Kind = "go"   // a function registered in a worker
 	KindExec Kind = "exec" // a command of the worker's machine
 	KindHTTP Kind = "http" // a call of an address
 	KindNone Kind = "none" // nothing: the job succeeds as soon as it may start, without a worker
+	// KindContainer is a container of an engine that the worker reaches.
+	KindContainer Kind = "container"
 )
 
 // Task is how a job runs: the member that is set says the kind. None set: KindGo.
@@ -121,6 +123,8 @@ type Task struct {
 	Exec *ExecTask `json:"exec,omitempty"`
 	HTTP *HTTPTask `json:"http,omitempty"`
 	None *NoTask   `json:"none,omitempty"`
+
+	Container *ContainerTask `json:"container,omitempty"`
 }
 
 // NoTask is nothing to run: a point at which other jobs meet.
@@ -136,6 +140,9 @@ func (t Task) Kind() Kind {
 	}
 	if t.None != nil {
 		return KindNone
+	}
+	if t.Container != nil {
+		return KindContainer
 	}
 	return KindGo
 }
@@ -159,6 +166,38 @@ type HTTPTask struct {
 	Headers map[string]string `json:"headers,omitempty"`
 	// Secret names the one with which the server signs each attempt when it is claimed; see Gatekeeper.
 	Secret string `json:"secret,omitempty"`
+}
+
+// ContainerTask is a container, created for the attempt and removed after it. Its standard input is the payload.
+type ContainerTask struct {
+	// Config is the body of the call that creates a container in Docker's Engine API: Image, Cmd, Env, HostConfig and so on.
+	// What of it a worker allows is said by its policy file.
+	Config json.RawMessage `json:"config"`
+	Pull   Pull            `json:"pull,omitempty"` // when the image is fetched; PullMissing unless said
+	Auth   string          `json:"auth,omitempty"` // name of the login, in the worker's policy file, with which it is fetched
+	Grace  Duration        `json:"grace,omitzero"` // from TERM, or the config's StopSignal, to KILL; zero: 10 s
+}
+
+// Pull says when the image of a container is fetched from its registry.
+type Pull string
+
+// The choices.
+const (
+	PullMissing Pull = "missing" // when the engine does not have it
+	PullAlways  Pull = "always"  // before each attempt
+	PullNever   Pull = "never"   // the job fails where the engine does not have it
+)
+
+// Account is what is known of how an attempt ran, as far as its kind tells.
+type Account struct {
+	CPU       Duration `json:"cpu,omitzero"`         // user and system time
+	MaxMemory int64    `json:"max_memory,omitempty"` // most bytes at once
+	Read      int64    `json:"read,omitempty"`       // bytes from block devices
+	Written   int64    `json:"written,omitempty"`    // bytes to block devices
+	Received  int64    `json:"received,omitempty"`   // bytes from networks
+	Sent      int64    `json:"sent,omitempty"`       // bytes to networks
+	// Container is what the engine said of the container after its end: the inspect object of its API. At most MaxResult bytes.
+	Container json.RawMessage `json:"container,omitempty"`
 }
 
 // Status is how a job stands. Rev grows by one with each change.
@@ -189,6 +228,7 @@ type Status struct {
 	Result        []byte    `json:"-"`                        // of the newest attempt; at most MaxResult
 	LogBlob       string    `json:"log_blob,omitempty"`
 	LogSize       int64     `json:"log_size,omitempty"` // bytes of output of the newest attempt
+	Account       *Account  `json:"account,omitempty"`  // of the newest attempt that ended; nil: nothing is known
 	UpdatedAt     time.Time `json:"updated_at"`
 	StartedAt     time.Time `json:"started_at,omitzero"`  // of the newest attempt
 	FinishedAt    time.Time `json:"finished_at,omitzero"` // when it became terminal

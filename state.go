@@ -130,6 +130,7 @@ type Event struct {
 	Delay   time.Duration // of Finish with retry or error: overrides the back-off when positive. Of Release: before it may be claimed again
 	LogBlob string        // of Finish
 	LogSize int64         // of Finish
+	Account *Account      // of Finish
 	Key     string        // of Park, Call
 	Keys    []string      // of Admit
 	Waived  []string      // of Admit: keys that it waits for no longer
@@ -247,14 +248,14 @@ func (j *Job) claimed(s *Status, e Event, now time.Time) {
 	s.Attempt++
 	s.RunAt, s.StartedAt = time.Time{}, time.Time{}
 	s.Percent, s.Step, s.Reason = 0, "", ""
-	s.Outcome, s.Code, s.Error, s.Result, s.OutputVersion, s.LogBlob, s.LogSize = "", 0, "", nil, 0, "", 0
+	s.Outcome, s.Code, s.Error, s.Result, s.OutputVersion, s.LogBlob, s.LogSize, s.Account = "", 0, "", nil, 0, "", 0, nil
 	s.log(now, "", e.By)
 }
 
 func (j *Job) finished(s *Status, e Event, now time.Time) {
 	s.Outcome, s.Code, s.Error = e.Outcome, e.Code, cut(e.Error, MaxErrorText)
 	s.Result = e.Result[:min(len(e.Result), MaxResult)]
-	s.OutputVersion, s.LogBlob, s.LogSize = e.Output, e.LogBlob, e.LogSize
+	s.OutputVersion, s.LogBlob, s.LogSize, s.Account = e.Output, e.LogBlob, e.LogSize, e.Account
 	s.Crashes = 0
 	switch {
 	case e.Outcome == OutcomeOK:

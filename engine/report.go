@@ -289,7 +289,7 @@ func (r *reporting) one(ctx context.Context, cur *haulier.Job, rep *haulier.Repo
 
 func (r *reporting) finish(ctx context.Context, cur *haulier.Job, rep *haulier.Report, ev haulier.Event, out *output) error {
 	ev.Kind, ev.Outcome, ev.Code, ev.Error = haulier.EventFinish, rep.Outcome, rep.Code, rep.Error
-	ev.Result, ev.Delay = rep.Result, rep.Delay
+	ev.Result, ev.Delay, ev.Account = rep.Result, rep.Delay, rep.Account
 	if !rep.Outcome.Valid() {
 		return become(cur, ev, r.now) // which says so
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -144,18 +145,41 @@ func checkPayload(s *haulier.Spec) error {
 
 func checkTask(s *haulier.Spec) error {
 	set := 0
-	for _, is := range []bool{s.Task.Exec != nil, s.Task.HTTP != nil, s.Task.None != nil} {
+	for _, is := range []bool{s.Task.Exec != nil, s.Task.HTTP != nil, s.Task.None != nil, s.Task.Container != nil} {
 		if is {
 			set++
 		}
 	}
 	if set > 1 {
-		return field("task", "has more than one kind: give one of exec, http, none")
+		return field("task", "has more than one kind: give one of exec, http, container, none")
 	}
-	if err := checkExec(s.Task.Exec); err != nil {
-		return err
+	return first(
+		func() error { return checkExec(s.Task.Exec) },
+		func() error { return checkHTTP(s.Task.HTTP, len(s.Payload)) },
+		func() error { return checkContainer(s.Task.Container) },
+	)
+}
+
+// checkContainer checks what holds for every engine; the rest of the config is up to that of the worker.
+func checkContainer(t *haulier.ContainerTask) error {
+	if t == nil {
+		return nil
 	}
-	return checkHTTP(s.Task.HTTP, len(s.Payload))
+	var config struct{ Image string }
+	err := json.Unmarshal(t.Config, &config)
+	switch {
+	case len(t.Config) > maxArgBytes:
+		return &haulier.FieldError{Field: "task.container.config", Kind: haulier.ErrTooLarge, Msg: fmt.Sprintf("has %d bytes: at most %d", len(t.Config), maxArgBytes)}
+	case err != nil:
+		return field("task.container.config", "is no object of JSON such as {\"Image\": \"alpine\", \"Cmd\": [\"true\"]}")
+	case config.Image == "":
+		return field("task.container.config", "has no Image: name the one to run")
+	case t.Pull != "" && t.Pull != haulier.PullMissing && t.Pull != haulier.PullAlways && t.Pull != haulier.PullNever:
+		return field("task.container.pull", fmt.Sprintf("%.20q is none of missing, always, never", t.Pull))
+	case t.Grace < 0 || time.Duration(t.Grace) > 24*time.Hour:
+		return field("task.container.grace", "must lie between 0 and 24h")
+	}
+	return optional("task.container.auth", t.Auth)
 }
 
 func checkHTTP(t *haulier.HTTPTask, payload int) error {

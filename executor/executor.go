@@ -100,6 +100,7 @@ type Result struct {
 	Error   string // why not ok
 	Result  []byte // at most haulier.MaxResult bytes
 	Delay   time.Duration
+	Account *haulier.Account // nil: nothing is known
 	Stopped bool // it ended because of Stop
 	Lapsed  bool // it ended because the lease of this worker was over
 }

@@ -30,6 +30,7 @@ type reportBody struct {
 	Percent     *float64         `json:"percent,omitempty" doc:"of progress"`
 	Step        string           `json:"step,omitempty" doc:"of progress"`
 	Output      string           `json:"output,omitempty" doc:"of finish: address of the manifest of what the job's outputs are"`
+	Account     *haulier.Account `json:"account,omitempty" doc:"of finish: what it used"`
 	Then        []jobBody        `json:"then,omitempty" doc:"of finish with ok: jobs to add in the same commit"`
 	Log         []logLine        `json:"log,omitempty" doc:"output since the report before, with any kind"`
 	LogFrom     int64            `json:"log_from,omitempty" doc:"log_next of the answer before; what the server has already is dropped"`
@@ -122,6 +123,8 @@ func checkReports(reports []haulier.Report) error {
 			return &haulier.FieldError{Field: at("log_from"), Msg: "is negative: the first report of an attempt begins at 0"}
 		case r.Kind == haulier.ReportFinish && !r.Outcome.Valid():
 			return &haulier.FieldError{Field: at("outcome"), Msg: fmt.Sprintf("%q is none of ok, failed, retry, error", clip(string(r.Outcome)))}
+		case r.Account != nil && (len(r.Account.Container) > haulier.MaxResult || len(r.Account.Container) > 0 && !json.Valid(r.Account.Container)):
+			return &haulier.FieldError{Field: at("account.container"), Msg: fmt.Sprintf("is no JSON, or has more than %d bytes", haulier.MaxResult)}
 		case r.Percent != r.Percent:
 			return &haulier.FieldError{Field: at("percent"), Msg: "is no number"}
 		}
@@ -147,7 +150,7 @@ func parseReports(b []byte, now time.Time) ([]haulier.Report, error) {
 func (b *reportBody) report(r *haulier.Report, now time.Time) error {
 	*r = haulier.Report{
 		Ref: haulier.Ref{Job: b.Job, Attempt: b.Attempt}, Kind: reportKinds[b.Kind], Outcome: b.Outcome, Code: b.Code,
-		Error: b.Error, Result: b.ResultBytes, Delay: time.Duration(b.Delay), Percent: -1, Step: b.Step, LogFrom: b.LogFrom, Output: b.Output,
+		Error: b.Error, Result: b.ResultBytes, Delay: time.Duration(b.Delay), Percent: -1, Step: b.Step, LogFrom: b.LogFrom, Output: b.Output, Account: b.Account,
 	}
 	if b.Result != nil {
 		r.Result = b.Result

@@ -25,6 +25,7 @@ const (
 	reportLog
 	reportLogFrom
 	reportOutput
+	reportAccount
 )
 
 // AppendReports appends reports, as messages (1).
@@ -54,7 +55,8 @@ func appendReport(b []byte, r *haulier.Report) []byte {
 		b = shut(AppendSpec(b, &r.Then[i]), mark)
 	}
 	b = putText(b, reportLog, r.Log)
-	return putText(putInt(b, reportLogFrom, r.LogFrom), reportOutput, r.Output)
+	b = putText(putInt(b, reportLogFrom, r.LogFrom), reportOutput, r.Output)
+	return appendAccount(b, reportAccount, r.Account)
 }
 
 // ParseReports is the reverse of AppendReports. Results, logs and payloads share
@@ -112,6 +114,8 @@ func parseReport(b []byte, r *haulier.Report, room *int) error {
 			r.LogFrom = f.int64()
 		case reportOutput:
 			r.Output = f.name()
+		case reportAccount:
+			r.Account = f.account()
 		}
 	}
 	return f.err("report")

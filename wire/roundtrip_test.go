@@ -66,6 +66,9 @@ func spec(t *rapid.T) haulier.Spec {
 	if rapid.Bool().Draw(t, "http") {
 		s.Task.HTTP = &haulier.HTTPTask{URL: text(t), Method: text(t), Headers: labels(t), Secret: text(t)}
 	}
+	if rapid.Bool().Draw(t, "container") {
+		s.Task.Container = &haulier.ContainerTask{Config: bytesOf(t), Pull: haulier.Pull(text(t)), Auth: text(t), Grace: duration(t)}
+	}
 	if rapid.Bool().Draw(t, "files") {
 		s.Files = &haulier.Files{Inputs: list(t, func(t *rapid.T) haulier.Input {
 			return haulier.Input{Fileset: text(t), From: text(t), Patterns: list(t, text), To: text(t)}
@@ -80,6 +83,13 @@ func spec(t *rapid.T) haulier.Spec {
 	return s
 }
 
+func account(t *rapid.T) *haulier.Account {
+	if rapid.Bool().Draw(t, "no account") {
+		return nil
+	}
+	return &haulier.Account{CPU: duration(t), MaxMemory: some(t, rapid.Int64()), Read: 1, Written: some(t, rapid.Int64()), Received: 2, Sent: 3, Container: bytesOf(t)}
+}
+
 func status(t *rapid.T) haulier.Status {
 	return haulier.Status{
 		Rev: rapid.Uint64().Draw(t, "rev"), State: rapid.SampledFrom(haulier.States).Draw(t, "state"),
@@ -87,7 +97,7 @@ func status(t *rapid.T) haulier.Status {
 		Session: id(t), Worker: text(t), Cancelling: rapid.Bool().Draw(t, "cancelling"),
 		Percent: rapid.Float64Range(0, 100).Draw(t, "percent"), Step: text(t), Outcome: haulier.Outcome(text(t)),
 		Code: rapid.Int().Draw(t, "code"), Error: text(t), Reason: text(t), Result: bytesOf(t), OutputVersion: rapid.Int().Draw(t, "output"), LogBlob: text(t),
-		LogSize: some(t, rapid.Int64()), UpdatedAt: moment(t), StartedAt: moment(t), FinishedAt: moment(t), PurgeAt: moment(t),
+		LogSize: some(t, rapid.Int64()), Account: account(t), UpdatedAt: moment(t), StartedAt: moment(t), FinishedAt: moment(t), PurgeAt: moment(t),
 		History: list(t, func(t *rapid.T) haulier.Change {
 			return haulier.Change{At: moment(t), State: rapid.SampledFrom(haulier.States).Draw(t, "state"), Step: text(t), By: text(t)}
 		}), HistoryCut: some(t, rapid.Int()),
@@ -122,7 +132,7 @@ func report(t *rapid.T) haulier.Report {
 		Ref: ref(t), Kind: haulier.ReportKind(rapid.Byte().Draw(t, "kind")), Outcome: haulier.Outcome(text(t)),
 		Code: some(t, rapid.Int()), Error: text(t), Result: bytesOf(t), Delay: time.Duration(duration(t)),
 		Percent: rapid.Float64Range(-1, 100).Draw(t, "percent"), Step: text(t), Output: text(t), Then: list(t, spec), Log: bytesOf(t),
-		LogFrom: some(t, rapid.Int64()),
+		LogFrom: some(t, rapid.Int64()), Account: account(t),
 	}
 }
 

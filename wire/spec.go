@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"bytes"
+
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/haulier/haulier"
@@ -31,6 +33,7 @@ const (
 	specHTTP
 	specInput
 	specOutputs
+	specContainer
 )
 
 // AppendSpec appends s.
@@ -63,6 +66,9 @@ func AppendSpec(b []byte, s *haulier.Spec) []byte {
 	}
 	if s.Task.HTTP != nil {
 		b = appendHTTP(b, s.Task.HTTP)
+	}
+	if s.Task.Container != nil {
+		b = appendContainer(b, s.Task.Container)
 	}
 	return putBool(b, specNone, s.Task.None != nil)
 }
@@ -128,6 +134,8 @@ func (f *fields) work(s *haulier.Spec) {
 		s.Task.Exec = f.exec()
 	case specHTTP:
 		s.Task.HTTP = f.http()
+	case specContainer:
+		s.Task.Container = f.container()
 	case specNone:
 		if f.bool() {
 			s.Task.None = new(haulier.NoTask)
@@ -193,6 +201,32 @@ func (f *fields) http() *haulier.HTTPTask {
 			x.Headers = e.entry(x.Headers)
 		case 4:
 			x.Secret = e.name()
+		}
+	}
+	f.take(e.bad)
+	return x
+}
+
+func appendContainer(b []byte, x *haulier.ContainerTask) []byte {
+	b, mark := open(b, specContainer)
+	b = putText(putText(b, 1, x.Config), 2, x.Pull)
+	b = putInt(putText(b, 3, x.Auth), 4, x.Grace)
+	return shut(b, mark)
+}
+
+func (f *fields) container() *haulier.ContainerTask {
+	x := new(haulier.ContainerTask)
+	e := fields{rest: f.bytes()}
+	for e.next() {
+		switch e.num {
+		case 1:
+			x.Config = bytes.Clone(e.bytes())
+		case 2:
+			x.Pull = haulier.Pull(e.name())
+		case 3:
+			x.Auth = e.name()
+		case 4:
+			x.Grace = e.duration()
 		}
 	}
 	f.take(e.bad)

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -37,6 +38,7 @@ const (
 	statusHistoryCut
 	statusStanding
 	statusOutputVersion
+	statusAccount
 )
 
 // AppendStatus appends s.
@@ -70,10 +72,47 @@ func AppendStatus(b []byte, s *haulier.Status) []byte {
 	b = putInt(b, statusLogSize, s.LogSize)
 	b = putInt(b, statusHistoryCut, s.HistoryCut)
 	b = putInt(b, statusOutputVersion, s.OutputVersion)
+	b = appendAccount(b, statusAccount, s.Account)
 	if s.Standing != nil {
 		b = appendStanding(b, s.Standing)
 	}
 	return b
+}
+
+func appendAccount(b []byte, num protowire.Number, a *haulier.Account) []byte {
+	if a == nil {
+		return b
+	}
+	b, mark := open(b, num)
+	b = putInt(putInt(b, 1, a.CPU), 2, a.MaxMemory)
+	b = putInt(putInt(b, 3, a.Read), 4, a.Written)
+	b = putInt(putInt(b, 5, a.Received), 6, a.Sent)
+	return shut(putText(b, 7, a.Container), mark)
+}
+
+func (f *fields) account() *haulier.Account {
+	a := new(haulier.Account)
+	e := fields{rest: f.bytes()}
+	for e.next() {
+		switch e.num {
+		case 1:
+			a.CPU = e.duration()
+		case 2:
+			a.MaxMemory = e.int64()
+		case 3:
+			a.Read = e.int64()
+		case 4:
+			a.Written = e.int64()
+		case 5:
+			a.Received = e.int64()
+		case 6:
+			a.Sent = e.int64()
+		case 7:
+			a.Container = bytes.Clone(e.bytes())
+		}
+	}
+	f.take(e.bad)
+	return a
 }
 
 func appendHistory(b []byte, history []haulier.Change, base int64) []byte {
@@ -195,6 +234,8 @@ func (f *fields) statusEnd(s *haulier.Status) {
 		s.HistoryCut = f.int()
 	case statusOutputVersion:
 		s.OutputVersion = f.int()
+	case statusAccount:
+		s.Account = f.account()
 	case statusStanding:
 		s.Standing = f.standing()
 	}

@@ -23,6 +23,9 @@ ids, one a line.
 With --lines, each line of the file that is not empty and does not begin with # is the payload of a
 job; they are added in batches of up to 1000, each of which is added whole or not at all.
 
+With --container, the job runs in a container of that image; the command that follows -- takes the place of the
+image's own.
+
 With --key, repeating the command within a week adds nothing and prints the same ids.
 
 With --journal, the jobs go into a folder on this machine, durably, whether or not a server can be
@@ -36,6 +39,7 @@ type enqueueFlags struct {
 	key         string
 	journal     string
 	http        httpFlags
+	container   containerFlags
 }
 
 // httpFlags make a job a call of an address.
@@ -72,13 +76,19 @@ const linesBatch = 1000
 func (p *program) enqueueCommand() *cobra.Command {
 	var f enqueueFlags
 	cmd := &cobra.Command{
-		Use: "enqueue TYPE", Short: "Enqueue jobs for functions, or calls of an address", Long: enqueueLong,
+		Use: "enqueue TYPE [-- COMMAND…]", Short: "Enqueue jobs for functions, calls of an address, or containers", Long: enqueueLong,
 		Example: `  haulier enqueue mail --payload '{"to":"ann@example.com"}'
   haulier enqueue mail --payload-file letter.json --at 18:00 --label campaign=spring
   haulier enqueue thumbnail --lines images.txt --queue bulk --priority -5
   some-program | haulier enqueue thumbnail --lines -
-  haulier enqueue rebuild --http https://ops.example/rebuild --payload '{"site":3}'`,
-		Args: cobra.ExactArgs(1),
+  haulier enqueue rebuild --http https://ops.example/rebuild --payload '{"site":3}'
+  haulier enqueue resize --container images/magick:7 -- convert in.png out.jpg`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if f.container.asked() {
+				return cobra.MinimumNArgs(1)(cmd, args)
+			}
+			return cobra.ExactArgs(1)(cmd, args)
+		},
 	}
 	f.register(cmd.Flags(), 0)
 	f.registerTimes(cmd.Flags())
@@ -88,19 +98,23 @@ func (p *program) enqueueCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.key, "key", "", "`KEY` that makes the command safe to repeat")
 	cmd.Flags().StringVar(&f.journal, "journal", "", "`DIR` on this machine that the jobs go into instead, to be sent later; see haulier journal")
 	f.http.register(cmd.Flags())
+	f.container.register(cmd.Flags())
 	cmd.MarkFlagsMutuallyExclusive("key", "journal")
 	cmd.MarkFlagsMutuallyExclusive("payload", "payload-file", "lines")
-	cmd.RunE = p.plain(func(ctx context.Context, args []string) error { return p.enqueue(ctx, &f, args[0]) })
+	cmd.RunE = p.plain(func(ctx context.Context, args []string) error { return p.enqueue(ctx, &f, args[0], args[1:]) })
 	return cmd
 }
 
-func (p *program) enqueue(ctx context.Context, f *enqueueFlags, typ string) (err error) {
+func (p *program) enqueue(ctx context.Context, f *enqueueFlags, typ string, command []string) (err error) {
 	spec, err := f.spec(&p.settings, time.Now())
 	if err != nil {
 		return err
 	}
 	spec.Type = typ
 	if spec.Task, err = f.http.task(); err != nil {
+		return err
+	}
+	if spec.Task.Container, err = f.container.task(containerRun{cmd: command}); err != nil {
 		return err
 	}
 	q, shut, err := p.producer(ctx, f.journal)

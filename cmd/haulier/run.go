@@ -16,14 +16,17 @@ const runLong = `Enqueue a command, follow its output, and exit with its exit co
 What it writes to standard output and standard error comes out here, each on its own. It
 runs once, unless --max-attempts says otherwise; when its worker is lost, that counts.
 
+With --container it runs in a container of that image, as the image's own command unless one is given.
+
 Ctrl-C cancels the job and waits until it has ended; another Ctrl-C leaves it to that.
 When this program ends otherwise, the job goes on.`
 
 type runFlags struct {
 	specFlags
 	execFlags
-	stdin  bool
-	detach bool
+	container containerFlags
+	stdin     bool
+	detach    bool
 }
 
 func (p *program) runCommand() *cobra.Command {
@@ -33,9 +36,10 @@ func (p *program) runCommand() *cobra.Command {
 		Example: `  haulier run -- echo hello
   haulier run --timeout 10m --queue nightly -- ./backup.sh /srv
   haulier run --shell --stdin -- 'sort | uniq -c' < words.txt
+  haulier run --container debian:13 -- cat /etc/os-release
   haulier run --detach -- make world          # prints the job's id`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
+			if len(args) == 0 && !f.container.asked() {
 				return usagef("run needs a command, as in: haulier run -- echo hello")
 			}
 			return nil
@@ -44,6 +48,7 @@ func (p *program) runCommand() *cobra.Command {
 	f.specFlags.register(cmd.Flags(), 1)
 	f.registerTimes(cmd.Flags())
 	f.execFlags.register(cmd.Flags())
+	f.container.register(cmd.Flags())
 	cmd.Flags().SetInterspersed(false)
 	cmd.Flags().BoolVar(&f.stdin, "stdin", false, "send this program's standard input along, as the command's")
 	cmd.Flags().BoolVar(&f.detach, "detach", false, "print the job's id and do not wait")
@@ -57,7 +62,7 @@ func (p *program) runJob(ctx context.Context, f *runFlags, argv []string) error 
 		return err
 	}
 	spec.Type = f.Type
-	if spec.Task.Exec, err = f.task(argv, &spec, &p.settings); err != nil {
+	if spec.Task, err = f.work(argv, &spec, &p.settings); err != nil {
 		return err
 	}
 	if f.stdin {
@@ -81,6 +86,21 @@ func (p *program) runJob(ctx context.Context, f *runFlags, argv []string) error 
 		return nil
 	}
 	return p.attend(ctx, q, ids[0])
+}
+
+// work is the container, if one is asked for, or else the command.
+func (f *runFlags) work(argv []string, spec *haulier.Spec, s *settings) (t haulier.Task, err error) {
+	if !f.container.asked() {
+		if t.Exec, err = f.task(argv, spec, s); err != nil {
+			return t, err
+		}
+	}
+	cmd := argv
+	if f.Shell && len(argv) > 0 {
+		cmd = append([]string{"sh", "-c"}, argv...)
+	}
+	t.Container, err = f.container.task(containerRun{cmd: cmd, env: f.Env, dir: f.Dir, grace: f.Grace})
+	return t, err
 }
 
 // attend follows a job to its end, and passes its exit code on. The first

@@ -176,6 +176,13 @@ var enqueueing = []behaviour{
 			{"task.exec.env", func(s *haulier.Spec) {
 				s.Task.Exec = &haulier.ExecTask{Argv: []string{"x"}, Env: map[string]string{"a=b": ""}}
 			}},
+			{"task.container.config", func(s *haulier.Spec) { s.Task.Container = &haulier.ContainerTask{} }},
+			{"task.container.config", func(s *haulier.Spec) {
+				s.Task.Container = &haulier.ContainerTask{Config: []byte(`{"Cmd":["true"]}`)}
+			}},
+			{"task.container.pull", func(s *haulier.Spec) {
+				s.Task.Container = &haulier.ContainerTask{Config: []byte(`{"Image":"a"}`), Pull: "often"}
+			}},
 		} {
 			s := haulier.Spec{Type: "work"}
 			c.change(&s)

@@ -205,7 +205,10 @@ func (a *attempt) Close() error {
 
 // result says what the end of a command means.
 func result(m *message) executor.Result {
-	r := executor.Result{Outcome: haulier.OutcomeError, Code: int(m.Code), Result: m.Data}
+	r := executor.Result{
+		Outcome: haulier.OutcomeError, Code: int(m.Code), Result: m.Data,
+		Account: &haulier.Account{CPU: haulier.Duration(m.CPU), MaxMemory: m.MaxRSS},
+	}
 	if m.Signal != 0 {
 		r.Code = 128 + int(m.Signal)
 	}

@@ -446,6 +446,8 @@ func specOfRemoved(id haulier.ID, lane haulier.Lane, priority int) *haulier.Spec
 		s.Task.Exec = &haulier.ExecTask{}
 	case haulier.KindHTTP:
 		s.Task.HTTP = &haulier.HTTPTask{}
+	case haulier.KindContainer:
+		s.Task.Container = &haulier.ContainerTask{}
 	case haulier.KindNone:
 		s.Task.None = &haulier.NoTask{}
 	}

@@ -62,6 +62,7 @@ func fullJob(f *fixture) haulier.Job {
 			Rev: 77, State: haulier.Failed, RunAt: f.at(time.Microsecond), Attempt: 4, Spared: 2, Crashes: 1,
 			Session: haulier.NewID(f.now), Worker: "w", Cancelling: true, Percent: 12.5, Step: "step", Outcome: haulier.OutcomeFailed,
 			Code: -9, Error: "e", Reason: "r", Result: []byte{0xfe, 0}, OutputVersion: 3, LogBlob: "log", LogSize: 1 << 40,
+			Account:   &haulier.Account{CPU: 1, MaxMemory: 2, Read: 3, Written: 4, Received: 5, Sent: 6, Container: []byte(`{"Id":"c"}`)},
 			UpdatedAt: f.at(1), StartedAt: f.at(2 * time.Microsecond), FinishedAt: f.at(3 * time.Microsecond), PurgeAt: f.at(time.Hour),
 			History:    []haulier.Change{{At: f.now, State: haulier.Pending, Step: "s", By: "b"}, {At: f.at(time.Millisecond), State: haulier.Claimed}},
 			HistoryCut: 5,
@@ -76,7 +77,7 @@ func fullJob(f *fixture) haulier.Job {
 func testRoundTrip(_ *testing.T, f *fixture) {
 	j := fullJob(f)
 	j.UpdatedAt = f.now
-	for _, part := range []any{j.Spec, j.Status, *j.Backoff, *j.Task.Exec, *j.Files, j.Inputs[0], *j.Outputs, *j.Flow, j.Needs[0], j.YieldsTo[0], *j.Unique, *j.Standing} {
+	for _, part := range []any{j.Spec, j.Status, *j.Backoff, *j.Task.Exec, *j.Files, j.Inputs[0], *j.Outputs, *j.Flow, j.Needs[0], j.YieldsTo[0], *j.Unique, *j.Standing, *j.Account} {
 		v := reflect.ValueOf(part)
 		for i := range v.NumField() {
 			if v.Field(i).IsZero() {
