@@ -1,8 +1,12 @@
 package haulier
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -16,6 +20,7 @@ const (
 	MaxBatch        = 10_000   // jobs in one enqueue request
 	MaxLabels       = 32       // labels of a job
 	MaxLabelSize    = 256      // bytes of a label's key and value together
+	MaxRunsOn       = 8        // labels that a job asks of its worker, of MaxName bytes together
 	MaxPriority     = 10       // priorities go from -MaxPriority to MaxPriority
 	MaxAttemptLimit = 1000     // most attempts a job may ask for
 	MaxBackoffList  = 64       // entries of a back-off list
@@ -78,6 +83,7 @@ type Spec struct {
 	RetryUntil  time.Time         `json:"retry_until,omitzero"` // no further attempt starts after it
 	Timeout     Duration          `json:"timeout,omitzero"`     // of one attempt; zero: none
 	Labels      map[string]string `json:"labels,omitempty"`
+	RunsOn      map[string]string `json:"runs_on,omitempty"`  // labels that a worker must have to claim it
 	Retention   Duration          `json:"retention,omitzero"` // how long it is kept when done; zero: by its end state
 	Group       string            `json:"group,omitempty"`    // name shared by jobs that were made together, as by map
 	Parent      ID                `json:"parent,omitzero"`    // job whose finish brought this one
@@ -87,22 +93,59 @@ type Spec struct {
 
 // Lane is the unit in which jobs wait and which the scheduler picks. The kind of
 // task is part of it, so that a worker that can't run a kind never has to
-// pass over the jobs of that kind to reach others.
+// pass over the jobs of that kind to reach others; likewise the labels that the
+// jobs ask of a worker.
 type Lane struct {
 	Tenant string `json:"tenant"`
 	Queue  string `json:"queue"`
 	Type   string `json:"type"`
 	Kind   Kind   `json:"kind"`
+	// RunsOn are the labels of Spec.RunsOn as key=value, in order of their keys, with commas between. Most lanes have none.
+	RunsOn string `json:"runs_on,omitempty"`
 }
 
-// String returns tenant/queue/type (kind).
+// String returns tenant/queue/type (kind), and on which labels it runs.
 func (l Lane) String() string {
-	return l.Tenant + "/" + l.Queue + "/" + l.Type + " (" + string(l.Kind) + ")"
+	s := l.Tenant + "/" + l.Queue + "/" + l.Type + " (" + string(l.Kind) + ")"
+	if l.RunsOn != "" {
+		s += " on " + l.RunsOn
+	}
+	return s
+}
+
+// Compare orders lanes by their fields, one after the other.
+func (l Lane) Compare(m Lane) int {
+	return cmp.Or(cmp.Compare(l.Tenant, m.Tenant), cmp.Compare(l.Queue, m.Queue), cmp.Compare(l.Type, m.Type),
+		cmp.Compare(l.Kind, m.Kind), cmp.Compare(l.RunsOn, m.RunsOn))
 }
 
 // Lane is where the job waits.
 func (s *Spec) Lane() Lane {
-	return Lane{Tenant: s.Tenant, Queue: s.Queue, Type: s.Type, Kind: s.Task.Kind()}
+	return Lane{Tenant: s.Tenant, Queue: s.Queue, Type: s.Type, Kind: s.Task.Kind(), RunsOn: runsOnText(s.RunsOn)}
+}
+
+func runsOnText(labels map[string]string) string {
+	if len(labels) == 0 {
+		return ""
+	}
+	pairs := make([]string, 0, len(labels))
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		pairs = append(pairs, k+"="+labels[k])
+	}
+	return strings.Join(pairs, ",")
+}
+
+// ParseRunsOn is Spec.RunsOn of a job of the lane.
+func (l Lane) ParseRunsOn() map[string]string {
+	if l.RunsOn == "" {
+		return nil
+	}
+	labels := map[string]string{}
+	for pair := range strings.SplitSeq(l.RunsOn, ",") {
+		k, v, _ := strings.Cut(pair, "=")
+		labels[k] = v
+	}
+	return labels
 }
 
 // Kind says how a task runs.

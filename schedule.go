@@ -115,6 +115,7 @@ type Template struct {
 	RetryFor     Duration          `json:"retry_for,omitzero" doc:"no further attempt starts after this has passed"`
 	Timeout      Duration          `json:"timeout,omitzero" doc:"of one attempt; none unless said"`
 	Labels       map[string]string `json:"labels,omitempty"`
+	RunsOn       map[string]string `json:"runs_on,omitempty" doc:"labels that a worker must have to run it, such as gpu: true"`
 	Retention    Duration          `json:"retention,omitzero" doc:"how long it is kept when it has ended; 7 days, failed 30, unless said"`
 	Group        string            `json:"group,omitempty" doc:"name shared by jobs that belong together"`
 	*Flow
@@ -124,7 +125,7 @@ type Template struct {
 func (t *Template) Spec(tenant string, now time.Time) Spec {
 	s := Spec{
 		Tenant: tenant, Queue: t.Queue, Type: t.Type, Task: t.Task, Payload: t.PayloadBytes, Priority: t.Priority, MaxAttempts: t.MaxAttempts,
-		Files: FilesOf(t.Inputs, t.Outputs), Backoff: t.Backoff, Timeout: t.Timeout, Labels: t.Labels, Retention: t.Retention, Group: t.Group, Flow: t.Flow,
+		Files: FilesOf(t.Inputs, t.Outputs), Backoff: t.Backoff, Timeout: t.Timeout, Labels: t.Labels, RunsOn: t.RunsOn, Retention: t.Retention, Group: t.Group, Flow: t.Flow,
 	}
 	if t.Payload != nil {
 		s.Payload = t.Payload
@@ -139,7 +140,7 @@ func (t *Template) Spec(tenant string, now time.Time) Spec {
 func TemplateOf(s *Spec) *Template {
 	t := &Template{
 		Type: s.Type, Queue: s.Queue, Task: s.Task, PayloadBytes: s.Payload, Priority: s.Priority, MaxAttempts: s.MaxAttempts, Backoff: s.Backoff,
-		Timeout: s.Timeout, Labels: s.Labels, Retention: s.Retention, Group: s.Group, Flow: s.Flow,
+		Timeout: s.Timeout, Labels: s.Labels, RunsOn: s.RunsOn, Retention: s.Retention, Group: s.Group, Flow: s.Flow,
 	}
 	if s.Files != nil {
 		t.Inputs, t.Outputs = s.Inputs, s.Outputs

@@ -1,6 +1,9 @@
 package haulier
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Session is a lease that a worker holds and renews; the jobs it claims belong to it.
 type Session struct {
@@ -15,7 +18,7 @@ type Session struct {
 	Host        string            `json:"host,omitempty"`      // of the machine
 	PID         int               `json:"pid,omitempty"`       // of the worker's process
 	Version     string            `json:"version,omitempty"`   // of the worker's program
-	Labels      map[string]string `json:"labels,omitempty"`    // facts for people, and later for claims
+	Labels      map[string]string `json:"labels,omitempty"`    // what jobs may ask for (Spec.RunsOn); os, arch and host unless the worker says otherwise
 	StartedAt   time.Time         `json:"started_at"`          // when it was opened
 	SeenAt      time.Time         `json:"seen_at,omitzero"`    // last renewal that this server heard
 	Connected   bool              `json:"connected,omitempty"` // a renewal waits at this server right now
@@ -46,10 +49,27 @@ func (s *Session) Runs(l Lane) (weight int, ok bool) {
 	if !contains(s.Types, l.Type) && (len(s.Types) > 0 || l.Kind == KindGo) {
 		return 0, false
 	}
+	if _, lacks := s.Lacks(l); lacks {
+		return 0, false
+	}
 	if weight, ok = s.Queues[l.Queue]; !ok {
 		weight, ok = s.Queues["*"]
 	}
 	return weight, ok
+}
+
+// Lacks returns a label, as key=value, that the lane's jobs ask for and the session does not have.
+func (s *Session) Lacks(l Lane) (label string, lacks bool) {
+	if l.RunsOn == "" {
+		return "", false
+	}
+	for pair := range strings.SplitSeq(l.RunsOn, ",") {
+		k, v, _ := strings.Cut(pair, "=")
+		if got, ok := s.Labels[k]; !ok || got != v {
+			return pair, true
+		}
+	}
+	return "", false
 }
 
 func contains[T comparable](list []T, v T) bool {

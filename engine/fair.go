@@ -84,7 +84,7 @@ func (f *Fair) Pick(bands []Candidate, n int, now time.Time) []haulier.Take {
 		all[i] = contender{Candidate: b, effective: b.Priority + f.risen(b.Since, now)}
 	}
 	slices.SortFunc(all, func(a, b contender) int {
-		return cmp.Or(cmp.Compare(b.effective, a.effective), compareLanes(a.Lane, b.Lane), cmp.Compare(b.Priority, a.Priority))
+		return cmp.Or(cmp.Compare(b.effective, a.effective), a.Lane.Compare(b.Lane), cmp.Compare(b.Priority, a.Priority))
 	})
 	for lo := 0; lo < len(all) && n > 0; {
 		hi := lo
@@ -206,8 +206,4 @@ func (f *Fair) remember(n *fairNode) {
 		f.pass[c.key] = c.pass
 		f.remember(c)
 	}
-}
-
-func compareLanes(a, b haulier.Lane) int {
-	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Kind, b.Kind))
 }

@@ -130,7 +130,7 @@ func (e *Engine) lanes(ctx context.Context, f *haulier.Filter) ([]haulier.Lane, 
 		seen[l] = true
 		lanes = append(lanes, l)
 	}
-	slices.SortFunc(lanes, compareLanes)
+	slices.SortFunc(lanes, haulier.Lane.Compare)
 	return lanes, nil
 }
 

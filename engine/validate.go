@@ -45,6 +45,7 @@ func complete(s *haulier.Spec, now time.Time) error {
 		func() error { return checkPolicies(s, now) },
 		func() error { return checkBackoff(s.Backoff) },
 		func() error { return checkLabels(s) },
+		func() error { return checkRunsOn(s) },
 		func() error { return checkPayload(s) },
 		func() error { return checkTask(s) },
 		func() error { return checkFlow(s) },
@@ -129,6 +130,24 @@ func checkLabels(s *haulier.Spec) error {
 		if k == "" || len(k)+len(v) > haulier.MaxLabelSize {
 			return field("labels", fmt.Sprintf("label %.40q is empty or longer than %d bytes with its value", k, haulier.MaxLabelSize))
 		}
+	}
+	return nil
+}
+
+// checkRunsOn accepts labels whose text is part of the lane's name.
+func checkRunsOn(s *haulier.Spec) error {
+	size := 0
+	for k, v := range s.RunsOn {
+		size += len(k) + len(v) + 2
+		if err := first(func() error { return checkName("runs_on", k) }, func() error { return checkName("runs_on."+k, v) }); err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(s.RunsOn) > haulier.MaxRunsOn || size > haulier.MaxName:
+		return field("runs_on", fmt.Sprintf("has %d labels of %d bytes: at most %d of %d", len(s.RunsOn), size, haulier.MaxRunsOn, haulier.MaxName))
+	case size > 0 && s.Task.None != nil:
+		return field("runs_on", "is for jobs that a worker runs, and a task of kind none needs none: leave it out")
 	}
 	return nil
 }

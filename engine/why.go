@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -171,15 +172,25 @@ func (w *why) workers() {
 	case len(all) == 0:
 		w.say("no worker is connected: start one with `haulier worker`")
 	case able == 0:
-		var why []string
-		for l := range lacks {
-			why = append(why, l)
+		if label := lackedByAll(all, lane); label != "" {
+			w.say("no worker has label %s: start one that can run it with `haulier worker --label %s`", label, label)
+			return
 		}
-		slices.Sort(why)
-		w.say("no worker can run it: of %d connected, each %s", len(all), strings.Join(why, ", or "))
+		w.say("no worker can run it: of %d connected, each %s", len(all), strings.Join(slices.Sorted(maps.Keys(lacks)), ", or "))
 	case full == able:
 		w.say("all %d workers that can run it are busy", able)
 	}
+}
+
+// lackedByAll is a label which the lane's jobs ask for and that no session has, as key=value; "": there is none.
+func lackedByAll(all []haulier.Session, l haulier.Lane) string {
+	for k, v := range l.ParseRunsOn() {
+		one := haulier.Lane{RunsOn: k + "=" + v}
+		if !slices.ContainsFunc(all, func(s haulier.Session) bool { _, lacks := s.Lacks(one); return !lacks }) {
+			return one.RunsOn
+		}
+	}
+	return ""
 }
 
 // lack says in words why a session does not run a lane.
@@ -193,9 +204,11 @@ func lack(s *haulier.Session, l haulier.Lane) string {
 		return fmt.Sprintf("does not run %s tasks", l.Kind)
 	case !star && !listed:
 		return fmt.Sprintf("does not listen to queue %s", l.Queue)
-	default:
-		return fmt.Sprintf("does not know type %s", l.Type)
 	}
+	if label, lacks := s.Lacks(l); lacks {
+		return fmt.Sprintf("does not have label %s", label)
+	}
+	return fmt.Sprintf("does not know type %s", l.Type)
 }
 
 func (w *why) owned() {

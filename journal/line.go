@@ -55,6 +55,7 @@ type more struct {
 	RetryUntil  time.Time         `json:"retry_until,omitzero"`
 	Timeout     haulier.Duration  `json:"timeout,omitzero"`
 	Labels      map[string]string `json:"labels,omitempty"`
+	RunsOn      map[string]string `json:"runs_on,omitempty"`
 	Retention   haulier.Duration  `json:"retention,omitzero"`
 	Group       string            `json:"group,omitempty"`
 }
@@ -70,7 +71,7 @@ func appendBody(b []byte, e *Entry) ([]byte, error) {
 	s := &e.Job
 	m := more{
 		By: e.By, Queue: s.Queue, Task: s.Task, Priority: s.Priority, RunAt: s.RunAt, MaxAttempts: s.MaxAttempts, Backoff: s.Backoff,
-		RetryUntil: s.RetryUntil, Timeout: s.Timeout, Labels: s.Labels, Retention: s.Retention, Group: s.Group,
+		RetryUntil: s.RetryUntil, Timeout: s.Timeout, Labels: s.Labels, RunsOn: s.RunsOn, Retention: s.Retention, Group: s.Group,
 	}
 	rest, err := json.Marshal(&m)
 	if err != nil {
@@ -174,7 +175,7 @@ func parseLine(line []byte) (Entry, error) {
 	e.By = m.By
 	e.Job = haulier.Spec{
 		ID: e.Job.ID, Tenant: string(texts[0]), Type: string(texts[1]), Payload: texts[3], Queue: m.Queue, Task: m.Task, Priority: m.Priority,
-		RunAt: m.RunAt, MaxAttempts: m.MaxAttempts, Backoff: m.Backoff, RetryUntil: m.RetryUntil, Timeout: m.Timeout, Labels: m.Labels,
+		RunAt: m.RunAt, MaxAttempts: m.MaxAttempts, Backoff: m.Backoff, RetryUntil: m.RetryUntil, Timeout: m.Timeout, Labels: m.Labels, RunsOn: m.RunsOn,
 		Retention: m.Retention, Group: m.Group,
 	}
 	if len(e.Job.Payload) == 0 {

@@ -50,6 +50,7 @@ type jobBody struct {
 	RetryFor     haulier.Duration  `json:"retry_for,omitzero" doc:"instead of retry_until: no further attempt starts after this has passed"`
 	Timeout      haulier.Duration  `json:"timeout,omitzero" doc:"of one attempt; none unless said"`
 	Labels       map[string]string `json:"labels,omitempty"`
+	RunsOn       map[string]string `json:"runs_on,omitempty" doc:"labels that a worker must have to run it, such as gpu: true"`
 	Retention    haulier.Duration  `json:"retention,omitzero" doc:"how long it is kept when it has ended; 7 days, failed 30, unless said"`
 	Group        string            `json:"group,omitempty" doc:"name shared by jobs that belong together"`
 	*haulier.Flow
@@ -239,7 +240,7 @@ func (j *jobBody) spec(s *haulier.Spec, now time.Time) error {
 	*s = haulier.Spec{
 		Tenant: j.Tenant, Queue: j.Queue, Type: j.Type, Task: j.Task, Payload: j.PayloadBytes, Priority: j.Priority,
 		RunAt: j.RunAt, MaxAttempts: j.MaxAttempts, Files: haulier.FilesOf(j.Inputs, j.Outputs), Backoff: j.Backoff, RetryUntil: j.RetryUntil, Timeout: j.Timeout,
-		Labels: j.Labels, Retention: j.Retention, Group: j.Group, Flow: j.Flow,
+		Labels: j.Labels, RunsOn: j.RunsOn, Retention: j.Retention, Group: j.Group, Flow: j.Flow,
 	}
 	if j.Payload != nil {
 		s.Payload = j.Payload

@@ -79,8 +79,25 @@ func (m *measured) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
+// withoutLabels adds up the lanes that differ in what they ask of a worker only: there may be too many of them for a series each.
+func withoutLabels(counts []haulier.Count) []haulier.Count {
+	at := map[haulier.Count]int{}
+	var sums []haulier.Count
+	for _, x := range counts {
+		n := x.N
+		x.RunsOn, x.N = "", 0
+		i, known := at[x]
+		if !known {
+			i, at[x] = len(sums), len(sums)
+			sums = append(sums, x)
+		}
+		sums[i].N += n
+	}
+	return sums
+}
+
 func (m *measured) Collect(ch chan<- prometheus.Metric) {
-	for _, x := range m.counts {
+	for _, x := range withoutLabels(m.counts) {
 		ch <- prometheus.MustNewConstMetric(jobsDesc, prometheus.GaugeValue, float64(x.N), x.Tenant, x.Queue, x.Type, string(x.Kind), x.State.String())
 	}
 	for _, x := range m.outcomes {

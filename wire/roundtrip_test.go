@@ -55,7 +55,7 @@ func spec(t *rapid.T) haulier.Spec {
 		ID: id(t), Tenant: text(t), Queue: text(t), Type: text(t), Payload: bytesOf(t), Blob: text(t),
 		Priority: rapid.Int().Draw(t, "priority"), CreatedAt: moment(t), RunAt: moment(t),
 		MaxAttempts: rapid.Int().Draw(t, "attempts"), RetryUntil: moment(t), Timeout: duration(t),
-		Labels: labels(t), Retention: duration(t), Group: text(t), Parent: id(t),
+		Labels: labels(t), RunsOn: labels(t), Retention: duration(t), Group: text(t), Parent: id(t),
 	}
 	if rapid.Bool().Draw(t, "backoff") { // one that says nothing is none
 		s.Backoff = &haulier.Backoff{Constant: duration(t), List: list(t, duration), Base: 1, Max: duration(t), NoJitter: rapid.Bool().Draw(t, "no jitter")}

@@ -34,6 +34,7 @@ const (
 	specInput
 	specOutputs
 	specContainer
+	specRunsOn
 )
 
 // AppendSpec appends s.
@@ -56,6 +57,7 @@ func AppendSpec(b []byte, s *haulier.Spec) []byte {
 	b = putInt(b, specTimeout, s.Timeout)
 	b = putMap(b, specLabel, s.Labels)
 	b = putInt(b, specRetention, s.Retention)
+	b = putMap(b, specRunsOn, s.RunsOn)
 	b = putText(b, specGroup, s.Group)
 	b = putID(b, specParent, s.Parent)
 	if s.Flow != nil {
@@ -112,6 +114,8 @@ func parseSpec(b []byte, s *haulier.Spec) error {
 			s.Timeout = f.duration()
 		case specLabel:
 			s.Labels = f.entry(s.Labels)
+		case specRunsOn:
+			s.RunsOn = f.entry(s.RunsOn)
 		case specRetention:
 			s.Retention = f.duration()
 		case specGroup:

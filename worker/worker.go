@@ -57,7 +57,7 @@ type Config struct {
 	// leaves when it is killed. Empty: nothing is left to take over.
 	Dir     string
 	Version string            // of the program
-	Labels  map[string]string // facts for people
+	Labels  map[string]string // what jobs may ask for (haulier.Spec.RunsOn), besides os, arch and host, which they replace
 	// Hooks are asked before each attempt, and told of its end, in this order.
 	Hooks []haulier.PerformHook
 	// HookTimeout is how long each may take. Zero: haulier.DefaultHookTimeout.
@@ -273,7 +273,7 @@ func (w *Worker) openSession(ctx context.Context, id haulier.ID, left bool) (*se
 	in := haulier.Session{
 		ID: id, Worker: w.cfg.Name, Tenants: w.cfg.Tenants, Queues: w.cfg.Queues, Kinds: w.kinds(), Types: w.types(),
 		Concurrency: w.cfg.Concurrency, Lease: haulier.Duration(w.cfg.Lease), Host: host, PID: os.Getpid(),
-		Version: w.cfg.Version, Labels: w.cfg.Labels,
+		Version: w.cfg.Version, Labels: labels(w.cfg.Labels, host),
 	}
 	var wait backoff
 	for {
@@ -298,6 +298,16 @@ func (w *Worker) openSession(ctx context.Context, id haulier.ID, left bool) (*se
 			return nil, nil
 		}
 	}
+}
+
+// labels are the given ones and what is known of the machine, in the words of Go: os, arch and host.
+func labels(given map[string]string, host string) map[string]string {
+	all := map[string]string{"os": runtime.GOOS, "arch": runtime.GOARCH}
+	if host != "" {
+		all["host"] = host
+	}
+	maps.Copy(all, given)
+	return all
 }
 
 // final reports whether an error will not go away by itself.

@@ -127,6 +127,12 @@ func (w *Workflow) spec(n *node, nodes []node, run *Run) haulier.Spec {
 	for _, l := range j.labels {
 		s.Labels[l.name] = l.text.render(n.perm)
 	}
+	for _, l := range j.runsOn {
+		if s.RunsOn == nil {
+			s.RunsOn = map[string]string{}
+		}
+		s.RunsOn[l.name] = l.text.render(n.perm)
+	}
 	s.Type, s.Queue = j.typ.render(n.perm), j.queue.render(n.perm)
 	s.Task = j.task.render(n.perm, w.env(n, run))
 	if s.Type == "" && s.Task.Kind() == haulier.KindGo {

@@ -33,6 +33,7 @@ jobs:
     backoff: [5s, 1m]
     priority: 3
     labels: {team: core}
+    runs_on: {gpu: "true"}
     env: {CGO_ENABLED: 0}
   test:
     task: [go, test, -tags, "${{ matrix.os }}", ./...]
@@ -92,8 +93,8 @@ func TestFields(t *testing.T) {
 			Task:    haulier.Task{Exec: &haulier.ExecTask{Argv: []string{"make"}, Shell: true, Env: env("build", "CGO_ENABLED", "0")}},
 			Payload: []byte("event"), Priority: 3, MaxAttempts: 3, Timeout: haulier.Duration(20 * time.Minute),
 			Backoff: &haulier.Backoff{List: []haulier.Duration{haulier.Duration(5 * time.Second), haulier.Duration(time.Minute)}},
-			Labels:  map[string]string{"job": "build", "team": "core"},
-			Flow:    &haulier.Flow{Holds: []string{"release.build"}, YieldsTo: self("release.build")},
+			Labels:  map[string]string{"job": "build", "team": "core"}, RunsOn: map[string]string{"gpu": "true"},
+			Flow: &haulier.Flow{Holds: []string{"release.build"}, YieldsTo: self("release.build")},
 		},
 		"test[go:1.27;os:linux]": {
 			Queue:   "test-linux",
@@ -121,7 +122,7 @@ func TestFields(t *testing.T) {
 	}
 	want := []workflow.Trigger{
 		{Event: "push", Line: 3}, {Event: "tag", Line: 3}, {Workflow: "nightly", Line: 4}, {Cron: "H 3 * * *", Line: 5},
-		{Cron: "@daily", From: "backup", Line: 46},
+		{Cron: "@daily", From: "backup", Line: 47},
 	}
 	if !reflect.DeepEqual(w.Triggers, want) {
 		t.Errorf("triggers are %+v", w.Triggers)

@@ -20,6 +20,7 @@ type job struct {
 	typ, queue  *text
 	payload     *text
 	env, labels []named
+	runsOn      []named // labels of its worker
 	maxAttempts int
 	backoff     *haulier.Backoff
 	timeout     haulier.Duration
@@ -86,6 +87,7 @@ func (r *reader) job(name string, key, n *yaml.Node) *job {
 		"payload":      func(v *yaml.Node) { j.payload = r.payload(v, j.axes) },
 		"env":          func(v *yaml.Node) { env = v },
 		"labels":       func(v *yaml.Node) { j.labels = r.labels(v, j.axes) },
+		"runs_on":      func(v *yaml.Node) { j.runsOn = r.runsOn(v, j.axes) },
 		"retries":      func(v *yaml.Node) { once(v, 1+r.number(v, "retries", 0, haulier.MaxAttemptLimit-1)) },
 		"max_attempts": func(v *yaml.Node) { once(v, r.number(v, "max_attempts", 1, haulier.MaxAttemptLimit)) },
 		"backoff":      func(v *yaml.Node) { j.backoff = r.backoff(v) },
@@ -152,6 +154,24 @@ func (r *reader) labels(n *yaml.Node, axes []string) (out []named) {
 	return out
 }
 
+// runsOn reads labels that a worker must have.
+func (r *reader) runsOn(n *yaml.Node, axes []string) (out []named) {
+	for _, p := range r.pairs(n, "runs_on") {
+		switch {
+		case badLabel(p.key) != "":
+			r.fail(p.node, "runs_on: the name of a label %s", badLabel(p.key))
+		case len(out) == haulier.MaxRunsOn:
+			r.fail(p.node, "runs_on has more than %d labels: leave some out", haulier.MaxRunsOn)
+			return out
+		default:
+			if t := r.text(p.value, "label "+p.key, axes); t != nil {
+				out = append(out, named{p.key, t})
+			}
+		}
+	}
+	return out
+}
+
 // env reads variables of a command's environment.
 func (r *reader) env(n *yaml.Node, j *job) (out []named) {
 	if !j.task.takesEnv() {
@@ -200,7 +220,7 @@ func (r *reader) backoff(n *yaml.Node) *haulier.Backoff {
 
 // checkIdle refuses what makes no sense where there is nothing to run.
 func (r *reader) checkIdle(j *job, n *yaml.Node) {
-	if j.task.idle() && (len(j.blockedBy)+len(j.windows)+len(j.freeze) > 0 || j.collapse) {
-		r.fail(n, "job %s has nothing to run, so it waits for nothing: remove blocked_by, windows, freeze_windows and collapse", j.name)
+	if j.task.idle() && (len(j.runsOn)+len(j.blockedBy)+len(j.windows)+len(j.freeze) > 0 || j.collapse) {
+		r.fail(n, "job %s has nothing to run, so it waits for nothing: remove runs_on, blocked_by, windows, freeze_windows and collapse", j.name)
 	}
 }

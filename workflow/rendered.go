@@ -29,6 +29,14 @@ func (r *reader) checkRendered(j *job, n *yaml.Node) {
 			r.failAt(l.text.at, "label %.40s comes to %d bytes: at most %d", l.name, size, haulier.MaxLabelSize)
 		}
 	}
+	size := 0
+	for _, l := range j.runsOn {
+		size += len(l.name) + l.text.size(m) + len("=,")
+		r.checkLabel(j, "label "+l.name+" of runs_on", l.text)
+	}
+	if size > haulier.MaxName {
+		r.fail(n, "runs_on of %s comes to %d bytes: at most %d", j.name, size, haulier.MaxName)
+	}
 	r.checkLabel(j, "type", j.typ)
 	r.checkLabel(j, "queue", j.queue)
 }

@@ -62,7 +62,7 @@ func (f *httpFlags) task() (t haulier.Task, err error) {
 		}
 		return t, nil
 	}
-	headers, err := parseLabels(f.headers)
+	headers, err := parseLabels("header", f.headers)
 	if err != nil {
 		return t, usagef("--http-header: %q has an item that is not of the form NAME=VALUE", f.headers)
 	}

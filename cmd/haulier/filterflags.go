@@ -48,7 +48,7 @@ func (f *filterFlags) filter(tenant string) (haulier.Filter, error) {
 		out.States = append(out.States, s)
 	}
 	var err error
-	out.Labels, err = parseLabels(f.Labels)
+	out.Labels, err = parseLabels("label", f.Labels)
 	return out, err
 }
 

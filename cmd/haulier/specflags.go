@@ -20,6 +20,7 @@ type specFlags struct {
 	RetryFor    time.Duration
 	Retention   time.Duration
 	Labels      []string
+	RunsOn      []string
 	Group       string
 	At          string
 	In          time.Duration
@@ -37,6 +38,7 @@ func (f *specFlags) register(fs *pflag.FlagSet, attempts int) {
 	fs.DurationVar(&f.RetryFor, "retry-for", 0, "`TIME` after which no further attempt starts")
 	fs.DurationVar(&f.Retention, "retention", 0, "`TIME` that the job is kept when it has ended; 7 days, failed 30, unless said")
 	fs.StringArrayVar(&f.Labels, "label", nil, "`KEY=VALUE` to find the job by; may be repeated")
+	fs.StringArrayVar(&f.RunsOn, "runs-on", nil, "`KEY=VALUE` that a worker must have as a label to run the job, such as gpu=true or arch=arm64; may be repeated, all must fit")
 }
 
 func (f *specFlags) registerTimes(fs *pflag.FlagSet) {
@@ -49,13 +51,17 @@ func (f *specFlags) registerTimes(fs *pflag.FlagSet) {
 
 // spec is a job as the flags have it, without a type or a task.
 func (f *specFlags) spec(s *settings, now time.Time) (haulier.Spec, error) {
-	labels, err := parseLabels(f.Labels)
+	labels, err := parseLabels("label", f.Labels)
+	if err != nil {
+		return haulier.Spec{}, err
+	}
+	runsOn, err := parseLabels("runs-on", f.RunsOn)
 	if err != nil {
 		return haulier.Spec{}, err
 	}
 	spec := haulier.Spec{
 		Tenant: s.Tenant, Queue: f.Queue, Priority: f.Priority, MaxAttempts: f.MaxAttempts,
-		Timeout: haulier.Duration(f.Timeout), Retention: haulier.Duration(f.Retention), Labels: labels, Group: f.Group,
+		Timeout: haulier.Duration(f.Timeout), Retention: haulier.Duration(f.Retention), Labels: labels, RunsOn: runsOn, Group: f.Group,
 	}
 	if spec.Backoff, err = parseBackoff(f.Backoff); err != nil {
 		return spec, err

@@ -64,7 +64,7 @@ func (f *workerFlags) register(fs *pflag.FlagSet, kinds ...haulier.Kind) {
 	fs.StringVar(&f.State, "state", "", "`DIR` from which the next worker takes over what this one leaves when it is killed; a folder of its name and server in $XDG_STATE_HOME/haulier unless said")
 	f.Cache = worker.DefaultCache
 	fs.Var(&f.Cache, "cache", "`SIZE` of files that are kept for the next job that needs them; 0: none")
-	fs.StringArrayVar(&f.Labels, "label", nil, "`KEY=VALUE` that people see with the worker; may be repeated")
+	fs.StringArrayVar(&f.Labels, "label", nil, "`KEY=VALUE` that jobs may ask for with --runs-on, besides os, arch and host; may be repeated")
 }
 
 // config is that of a worker without its server.
@@ -90,7 +90,7 @@ func (f *workerFlags) config(s *settings, version string, log *slog.Logger) (wor
 	if c.Queues, err = parseQueues(f.Queues); err != nil {
 		return c, err
 	}
-	if c.Labels, err = parseLabels(f.Labels); err != nil {
+	if c.Labels, err = parseLabels("label", f.Labels); err != nil {
 		return c, err
 	}
 	if c.Dir == "" {
@@ -129,13 +129,13 @@ func parseQueues(list []string) (map[string]int, error) {
 	return queues, nil
 }
 
-// parseLabels reads pairs of the form key=value.
-func parseLabels(list []string) (map[string]string, error) {
+// parseLabels reads pairs of the form key=value, as of a flag.
+func parseLabels(flag string, list []string) (map[string]string, error) {
 	var labels map[string]string
 	for _, item := range list {
 		k, v, ok := strings.Cut(item, "=")
 		if !ok || k == "" {
-			return nil, usagef("--label: %q is not of the form KEY=VALUE", item)
+			return nil, usagef("--%s: %q is not of the form KEY=VALUE", flag, item)
 		}
 		if labels == nil {
 			labels = map[string]string{}

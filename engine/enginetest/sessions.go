@@ -315,6 +315,30 @@ var sessions = []behaviour{
 			t.Errorf("claimed %v", j.Lane())
 		}
 	}},
+	{"a job that runs on labels goes to a worker that has them all, and is in nobody's way", func(t *testing.T, h *Harness) {
+		first := h.add(func(s *haulier.Spec) { s.RunsOn, s.Priority = map[string]string{"gpu": "true", "arch": "arm64"}, 9 })
+		plain := h.add(nil)
+		without := h.open(func(s *haulier.Session) { s.Labels = map[string]string{"gpu": "true", "arch": "amd64"} })
+		if j := h.claimOne(without); j.ID != plain {
+			t.Fatalf("claimed %v", j.Lane())
+		}
+		if why := h.why(first); !strings.Contains(why, "no worker has label arch=arm64") {
+			t.Errorf("why: %s", why)
+		}
+		h.restart()
+		with := h.open(func(s *haulier.Session) {
+			s.Labels = map[string]string{"gpu": "true", "arch": "arm64", "zone": "a"}
+		})
+		if j := h.claimOne(with); j.ID != first {
+			t.Fatalf("claimed %v", j.Lane())
+		}
+	}},
+	{"a claim that waits hears of a job that runs on its labels", func(t *testing.T, h *Harness) {
+		waits := h.claiming(h.open(func(s *haulier.Session) { s.Labels = map[string]string{"gpu": "true"} }))
+		id := h.add(func(s *haulier.Spec) { s.RunsOn = map[string]string{"gpu": "true"} })
+		synctest.Wait()
+		h.wantClaimed(waits, id)
+	}},
 	{"a job of a lost worker goes at once to one that waits, also when the lost one waited longer", func(t *testing.T, h *Harness) {
 		id := h.add(nil)
 		lost, live := h.open(nil), h.open(func(s *haulier.Session) { s.Lease = haulier.Duration(haulier.MaxLease) })

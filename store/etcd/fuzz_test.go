@@ -24,7 +24,7 @@ func FuzzTexts(f *testing.F) {
 				t.Errorf("%q, %q: %v, want ErrCorrupt or ErrInvalid", a, b, err)
 			}
 		}
-		lane := haulier.Lane{Tenant: a, Queue: b, Type: b + a, Kind: haulier.Kind(a)}
+		lane := haulier.Lane{Tenant: a, Queue: b, Type: b + a, Kind: haulier.Kind(a), RunsOn: b}
 		if got, err := etcd.ParseLane(etcd.LaneText(lane)); err != nil || got != lane {
 			t.Errorf("%v became %v: %v", lane, got, err)
 		}

@@ -8,14 +8,18 @@ import (
 	"github.com/haulier/haulier"
 )
 
-// A slash parts the names of a lane, so it must not be in one of them.
+// A slash parts the names of a lane, and a bar its kind from what its jobs ask of a worker, so they must not be in one of them.
 var (
-	escaper   = strings.NewReplacer("%", "%25", "/", "%2F")
-	unescaper = strings.NewReplacer("%25", "%", "%2F", "/")
+	escaper   = strings.NewReplacer("%", "%25", "/", "%2F", "|", "%7C")
+	unescaper = strings.NewReplacer("%25", "%", "%2F", "/", "%7C", "|")
 )
 
 func laneText(l haulier.Lane) string {
-	return escaper.Replace(l.Tenant) + "/" + escaper.Replace(l.Queue) + "/" + escaper.Replace(l.Type) + "/" + escaper.Replace(string(l.Kind))
+	text := escaper.Replace(l.Tenant) + "/" + escaper.Replace(l.Queue) + "/" + escaper.Replace(l.Type) + "/" + escaper.Replace(string(l.Kind))
+	if l.RunsOn != "" {
+		text += "|" + escaper.Replace(l.RunsOn)
+	}
+	return text
 }
 
 func parseLane(text string) (l haulier.Lane, err error) {
@@ -23,10 +27,12 @@ func parseLane(text string) (l haulier.Lane, err error) {
 	if len(parts) != 4 {
 		return l, corrupt("%.300q is no lane", text)
 	}
+	kind, runsOn, _ := strings.Cut(parts[3], "|")
+	parts[3] = kind
 	for i := range parts {
 		parts[i] = unescaper.Replace(parts[i])
 	}
-	return haulier.Lane{Tenant: parts[0], Queue: parts[1], Type: parts[2], Kind: haulier.Kind(parts[3])}, nil
+	return haulier.Lane{Tenant: parts[0], Queue: parts[1], Type: parts[2], Kind: haulier.Kind(parts[3]), RunsOn: unescaper.Replace(runsOn)}, nil
 }
 
 func bandText(b haulier.Band) string {

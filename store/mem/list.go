@@ -111,8 +111,7 @@ func order(q *haulier.Query) func(a, b spot) int {
 	return func(a, b spot) int {
 		return cmp.Or(
 			cmp.Compare(a.Asked, b.Asked),
-			cmp.Compare(a.Lane.Tenant, b.Lane.Tenant), cmp.Compare(a.Lane.Queue, b.Lane.Queue),
-			cmp.Compare(a.Lane.Type, b.Lane.Type), cmp.Compare(a.Lane.Kind, b.Lane.Kind),
+			a.Lane.Compare(b.Lane),
 			cmp.Compare(b.Priority, a.Priority),
 			bytes.Compare(a.Session[:], b.Session[:]),
 			newest*a.At.Compare(b.At),

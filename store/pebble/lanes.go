@@ -102,13 +102,13 @@ func (ls *lanes) write(o *ops) {
 	ls.changed = ls.changed[:0]
 }
 
-// A lane's record is its four names, each with its length before it.
+// A lane's record is its four names, each with its length before it, and at the end what its jobs ask of a worker, if anything.
 
 func appendLane(b []byte, l haulier.Lane) []byte {
 	for _, s := range []string{l.Tenant, l.Queue, l.Type, string(l.Kind)} {
 		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
 	}
-	return b
+	return append(b, l.RunsOn...)
 }
 
 func parseLane(b []byte) (haulier.Lane, error) {
@@ -121,7 +121,7 @@ func parseLane(b []byte) (haulier.Lane, error) {
 		names[i] = string(b[n : n+int(size)])
 		b = b[n+int(size):]
 	}
-	return haulier.Lane{Tenant: names[0], Queue: names[1], Type: names[2], Kind: haulier.Kind(names[3])}, nil
+	return haulier.Lane{Tenant: names[0], Queue: names[1], Type: names[2], Kind: haulier.Kind(names[3]), RunsOn: string(b)}, nil
 }
 
 // lowWater remembers below which mark an index has no entries, so that a scan

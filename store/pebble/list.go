@@ -1,7 +1,6 @@
 package pebble
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -122,10 +121,7 @@ func (s *Store) askedLanes(names []haulier.Lane) []*lane {
 		for _, l := range s.lanes.byID {
 			out = append(out, l)
 		}
-		slices.SortFunc(out, func(a, b *lane) int {
-			return cmp.Or(cmp.Compare(a.name.Tenant, b.name.Tenant), cmp.Compare(a.name.Queue, b.name.Queue),
-				cmp.Compare(a.name.Type, b.name.Type), cmp.Compare(a.name.Kind, b.name.Kind))
-		})
+		slices.SortFunc(out, func(a, b *lane) int { return a.name.Compare(b.name) })
 		return out
 	}
 	seen := make(map[*lane]bool, len(names))

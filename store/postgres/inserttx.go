@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -20,8 +19,9 @@ const (
 )
 
 const (
-	addLane = `INSERT INTO haulier.lanes (tenant, queue, type, kind) VALUES ($1, $2, $3, $4) ON CONFLICT (tenant, queue, type, kind) DO NOTHING`
-	getLane = `SELECT id FROM haulier.lanes WHERE tenant = $1 AND queue = $2 AND type = $3 AND kind = $4`
+	addLane = `INSERT INTO haulier.lanes (tenant, queue, type, kind, runs_on) VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (tenant, queue, type, kind, runs_on) DO NOTHING`
+	getLane = `SELECT id FROM haulier.lanes WHERE tenant = $1 AND queue = $2 AND type = $3 AND kind = $4 AND runs_on = $5`
 	ownSlot = `SELECT (1000 + pg_current_xact_id()::text::bigint % 31000)::smallint`
 )
 
@@ -78,11 +78,9 @@ func lanesTx(ctx context.Context, tx pgx.Tx, schema string, jobs []haulier.Job) 
 			names = append(names, l)
 		}
 	}
-	slices.SortFunc(names, func(a, b haulier.Lane) int {
-		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Kind, b.Kind))
-	})
+	slices.SortFunc(names, haulier.Lane.Compare)
 	for _, l := range names {
-		args := []any{l.Tenant, l.Queue, l.Type, string(l.Kind)}
+		args := []any{l.Tenant, l.Queue, l.Type, string(l.Kind), l.RunsOn}
 		var id int32
 		err := tx.QueryRow(ctx, inSchema(getLane, schema), args...).Scan(&id)
 		if err == pgx.ErrNoRows { //nolint:errorlint // Scan returns it as it is

@@ -29,7 +29,7 @@ func (l *lanes) load(ctx context.Context) error {
 	newest := l.newest
 	l.mu.RUnlock()
 	// A number may be visible before a lower one: the last ones are read again.
-	rows, err := l.s.pool.Query(ctx, l.s.text(`SELECT id, tenant, queue, type, kind FROM haulier.lanes WHERE id > $1`), max(newest-100, 0))
+	rows, err := l.s.pool.Query(ctx, l.s.text(`SELECT id, tenant, queue, type, kind, runs_on FROM haulier.lanes WHERE id > $1`), max(newest-100, 0))
 	if err != nil {
 		return translate(err)
 	}
@@ -37,7 +37,7 @@ func (l *lanes) load(ctx context.Context) error {
 	defer l.mu.Unlock()
 	var id int32
 	var name haulier.Lane
-	_, err = pgx.ForEachRow(rows, []any{&id, &name.Tenant, &name.Queue, &name.Type, (*string)(&name.Kind)}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&id, &name.Tenant, &name.Queue, &name.Type, (*string)(&name.Kind), &name.RunsOn}, func() error {
 		l.byName[name], l.byID[id] = id, name
 		l.newest = max(l.newest, id)
 		return nil
@@ -72,13 +72,13 @@ func (l *lanes) number(ctx context.Context, name haulier.Lane) (int32, error) {
 		return id, nil
 	}
 	var id int32
-	const insert = `INSERT INTO haulier.lanes (tenant, queue, type, kind) VALUES ($1, $2, $3, $4)
-		ON CONFLICT (tenant, queue, type, kind) DO UPDATE SET kind = excluded.kind RETURNING id`
+	const insert = `INSERT INTO haulier.lanes (tenant, queue, type, kind, runs_on) VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (tenant, queue, type, kind, runs_on) DO UPDATE SET kind = excluded.kind RETURNING id`
 	err := pgx.BeginFunc(ctx, l.s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, syncCommit); err != nil { // a number that is remembered here must not be lost there
 			return err
 		}
-		return tx.QueryRow(ctx, l.s.text(insert), name.Tenant, name.Queue, name.Type, string(name.Kind)).Scan(&id)
+		return tx.QueryRow(ctx, l.s.text(insert), name.Tenant, name.Queue, name.Type, string(name.Kind), name.RunsOn).Scan(&id)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("lane %v: %w", name, translate(err))
@@ -107,8 +107,8 @@ func (l *lanes) name(ctx context.Context, id int32) (haulier.Lane, error) {
 
 // readName reads a lane alone, in case its number came late.
 func (l *lanes) readName(ctx context.Context, id int32) (name haulier.Lane, err error) {
-	err = l.s.pool.QueryRow(ctx, l.s.text(`SELECT tenant, queue, type, kind FROM haulier.lanes WHERE id = $1`), id).
-		Scan(&name.Tenant, &name.Queue, &name.Type, (*string)(&name.Kind))
+	err = l.s.pool.QueryRow(ctx, l.s.text(`SELECT tenant, queue, type, kind, runs_on FROM haulier.lanes WHERE id = $1`), id).
+		Scan(&name.Tenant, &name.Queue, &name.Type, (*string)(&name.Kind), &name.RunsOn)
 	if err != nil {
 		return name, fmt.Errorf("lane %d: %w", id, translate(err))
 	}

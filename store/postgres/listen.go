@@ -440,7 +440,7 @@ func (l *listener) read(ctx context.Context, ids []haulier.ID) (map[haulier.ID]*
 
 // specOfRemoved is what is left to know of a job that another server has removed.
 func specOfRemoved(id haulier.ID, lane haulier.Lane, priority int) *haulier.Spec {
-	s := &haulier.Spec{ID: id, Tenant: lane.Tenant, Queue: lane.Queue, Type: lane.Type, Priority: priority}
+	s := &haulier.Spec{ID: id, Tenant: lane.Tenant, Queue: lane.Queue, Type: lane.Type, RunsOn: lane.ParseRunsOn(), Priority: priority}
 	switch lane.Kind {
 	case haulier.KindExec:
 		s.Task.Exec = &haulier.ExecTask{}

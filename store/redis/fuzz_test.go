@@ -20,7 +20,7 @@ func FuzzTexts(f *testing.F) {
 				t.Errorf("%q, %q: %v, want ErrCorrupt or ErrInvalid", a, b, err)
 			}
 		}
-		band := haulier.Band{Lane: haulier.Lane{Tenant: a, Queue: b, Type: b + a, Kind: haulier.Kind(a)}, Priority: priority}
+		band := haulier.Band{Lane: haulier.Lane{Tenant: a, Queue: b, Type: b + a, Kind: haulier.Kind(a), RunsOn: b}, Priority: priority}
 		if got, err := redis.ParseBand(redis.BandText(band)); err != nil || got != band {
 			t.Errorf("%v became %v: %v", band, got, err)
 		}

@@ -43,6 +43,8 @@ func testClaimBand(_ *testing.T, f *fixture) {
 		lane("defaultd", "efault", "mail"), lane("Default", "default", "mail"), lane("default:default", "mail", "x"), lane("default", "default:mail", "x"),
 		lane("größe", "default", "mail"), lane("defaul", "default", "mail"),
 		{Tenant: "default", Queue: "default", Type: "mail", Kind: haulier.KindExec},
+		{Tenant: "default", Queue: "default", Type: "mail", Kind: haulier.KindExec, RunsOn: "gpu=true"},
+		{Tenant: "default", Queue: "default", Type: "mail", Kind: haulier.KindExec, RunsOn: "arch=arm64,gpu=true"},
 	}
 	priorities := []int{-haulier.MaxPriority, -1, 0, 1, haulier.MaxPriority}
 	jobs := map[haulier.Band]haulier.Job{}

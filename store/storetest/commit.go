@@ -46,6 +46,7 @@ func fullJob(f *fixture) haulier.Job {
 				Constant: haulier.Duration(time.Second), List: []haulier.Duration{1, 2}, Base: 3, Max: 4, NoJitter: true,
 			},
 			RetryUntil: f.at(240 * time.Hour), Timeout: haulier.Duration(time.Minute), Labels: map[string]string{"k": "v", "empty": ""},
+			RunsOn:    map[string]string{"gpu": "true", "arch": "arm64"},
 			Retention: haulier.Duration(time.Hour), Group: "g", Parent: haulier.NewID(f.now),
 			Files: &haulier.Files{
 				Inputs:  []haulier.Input{{Fileset: "f", From: "a", Patterns: []string{"*"}, To: "t"}},

@@ -109,7 +109,7 @@ func (f *fixture) docs(kind haulier.DocKind, prefix string) []haulier.Doc {
 }
 
 func compareLanes(a, b haulier.Lane) int {
-	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Kind, b.Kind))
+	return a.Compare(b)
 }
 
 func compareIDs(a, b haulier.ID) int { return bytes.Compare(a[:], b[:]) }

@@ -69,7 +69,7 @@ var mail = lane("default", "default", "mail")
 // job is a new pending job, not yet in the store, changed as the test likes.
 func (f *fixture) job(l haulier.Lane, change ...func(*haulier.Job)) haulier.Job {
 	j := haulier.Job{Spec: haulier.Spec{
-		ID: haulier.NewID(f.now), Tenant: l.Tenant, Queue: l.Queue, Type: l.Type,
+		ID: haulier.NewID(f.now), Tenant: l.Tenant, Queue: l.Queue, Type: l.Type, RunsOn: l.ParseRunsOn(),
 		Payload: []byte("payload"), CreatedAt: f.now, MaxAttempts: 10,
 	}}
 	if l.Kind == haulier.KindExec {

@@ -29,6 +29,7 @@ type history struct {
 var (
 	historyLanes = []haulier.Lane{
 		lane("a", "q", "x"), lane("a", "q", "y"), lane("ab", "q", "x"), {Tenant: "a", Queue: "q", Type: "x", Kind: haulier.KindExec},
+		{Tenant: "a", Queue: "q", Type: "x", Kind: haulier.KindGo, RunsOn: "gpu=true"},
 	}
 	historyKeys = []string{"a", "a/1", "a/2", "b", "a0"}
 	historyTime = []time.Duration{
