@@ -2,26 +2,24 @@ package e2e_test
 
 import (
 	"context"
-	"errors"
 	"os"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/haulier/haulier"
+	"github.com/haulier/haulier/store/services"
 )
 
 // TestDiskFull gives the server a small disk of its own, fills it, and makes room again.
 func TestDiskFull(t *testing.T) {
 	s := newSite(t)
-	s.smallDisk("size=64m")
+	s.smallDisk("64m")
 	ctx, cancel := context.WithTimeout(context.Background(), testTime)
 	defer cancel()
 	s.serve()
 	s.ready(ctx)
 	before := s.fill(ctx)
-	filler := s.stuff()
+	filler := services.FillDisk(t, s.path("data"))
 	more, err := s.enqueueUntilRefused(ctx)
 	if !strings.Contains(err.Error(), "space") && !strings.Contains(err.Error(), "disk") && !s.server.ended() {
 		t.Errorf("with a full disk, enqueue says %q; want that the disk is full", err)
@@ -51,27 +49,13 @@ func TestDiskFull(t *testing.T) {
 }
 
 // smallDisk mounts a small file system at the data folder.
-func (s *site) smallDisk(options string) {
+func (s *site) smallDisk(size string) {
 	s.t.Helper()
-	if os.Getuid() != 0 {
-		s.t.Skip("mounting a small disk needs root")
-	}
 	if err := os.Mkdir(s.path("data"), 0o700); err != nil {
 		s.t.Fatal(err)
 	}
-	err := syscall.Mount("tmpfs", s.path("data"), "tmpfs", 0, options)
-	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
-		s.t.Skip("this root may not mount a small disk (a container without CAP_SYS_ADMIN)")
-	}
-	if err != nil {
-		s.t.Fatal("mount: ", err)
-	}
-	s.t.Cleanup(func() {
-		s.server.kill()
-		if err := syscall.Unmount(s.path("data"), syscall.MNT_DETACH); err != nil {
-			s.t.Error("unmount: ", err)
-		}
-	})
+	services.SmallDisk(s.t, s.path("data"), size)
+	s.t.Cleanup(func() { s.server.kill() })
 }
 
 // big enqueues a job with a payload of 48 KiB.
@@ -96,27 +80,6 @@ func (s *site) fill(ctx context.Context) []haulier.ID {
 		all = append(all, ids...)
 	}
 	return all
-}
-
-// stuff writes a file until the disk is full, and returns its name.
-func (s *site) stuff() string {
-	s.t.Helper()
-	name := filepath.Join(s.path("data"), "filler")
-	f, err := os.Create(name)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer f.Close()
-	for _, size := range []int{1 << 20, 4 << 10, 1} {
-		for b := make([]byte, size); err == nil; {
-			_, err = f.Write(b)
-		}
-		if !errors.Is(err, syscall.ENOSPC) {
-			s.t.Fatal("fill the disk: ", err)
-		}
-		err = nil
-	}
-	return name
 }
 
 // enqueueUntilRefused enqueues until that fails; it returns what was acknowledged and the error.

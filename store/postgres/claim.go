@@ -177,7 +177,7 @@ func (t *claimTx) run(ctx context.Context) (err error) {
 		return nil
 	case lost(err):
 		t.s.listener.unsure(t.serial, t.told)
-		return fmt.Errorf("%w: whether it was carried out is not known: %w", haulier.ErrUnavailable, err)
+		return inDoubt(err)
 	}
 	return t.undo(ctx, err)
 }

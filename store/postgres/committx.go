@@ -101,7 +101,7 @@ func (t *commitTx) run(ctx context.Context) (err error) {
 	case lost(err):
 		t.s.floors.enter(t.marks)
 		t.s.listener.unsure(t.serial, t.told)
-		return fmt.Errorf("%w: whether it was carried out is not known: %w", haulier.ErrUnavailable, err)
+		return inDoubt(err)
 	}
 	return t.undo(ctx, err)
 }

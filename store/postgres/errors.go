@@ -23,6 +23,8 @@ const (
 	codeReadOnly             = "25006"
 	codeNoTable              = "42P01"
 	codeNoPrivilege          = "42501"
+	codeDiskFull             = "53100"
+	codeTooManyConnections   = "53300"
 )
 
 func codeOf(err error) string {
@@ -56,6 +58,10 @@ func translate(err error) error {
 		hint = "the tables are missing: run haulier store migrate"
 	case codeNoPrivilege:
 		hint = "let the role of the URL use the schema and its tables"
+	case codeDiskFull:
+		hint = "its disk is full: make room there"
+	case codeTooManyConnections:
+		hint = "raise max_connections of PostgreSQL, or give the URL a smaller pool_max_conns"
 	default:
 		if strings.HasPrefix(code, classData) {
 			return fmt.Errorf("%w: %v", haulier.ErrInvalid, err)
@@ -63,6 +69,15 @@ func translate(err error) error {
 		hint = "try again"
 	}
 	return fmt.Errorf("%w: %w: %s", haulier.ErrUnavailable, oneLine{err}, hint)
+}
+
+// inDoubt is the error of a commit of which the answer was lost.
+func inDoubt(err error) error {
+	why := translate(err)
+	if !errors.Is(why, haulier.ErrUnavailable) { // the caller's context has ended
+		why = fmt.Errorf("%w: %w", haulier.ErrUnavailable, err)
+	}
+	return fmt.Errorf("whether it was carried out is not known: %w", why)
 }
 
 // oneLine is an error of the client's, whose text may have several lines.

@@ -1,7 +1,6 @@
 package redis_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -19,25 +18,6 @@ import (
 	"github.com/haulier/haulier/store/services"
 	"github.com/haulier/haulier/store/storetest"
 )
-
-// command sends a command over a connection of its own, and returns the first line of the reply.
-func command(t testing.TB, server *services.RedisServer, words ...string) string {
-	t.Helper()
-	conn, err := net.Dial("tcp", server.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	fmt.Fprintf(conn, "*%d\r\n", len(words))
-	for _, w := range words {
-		fmt.Fprintf(conn, "$%d\r\n%s\r\n", len(w), w)
-	}
-	line, err := bufio.NewReader(conn).ReadString('\n')
-	if err != nil {
-		t.Fatalf("%v: %v", words, err)
-	}
-	return strings.TrimSpace(line)
-}
 
 // proxy stands before Redis. When armed, it takes the next call of a script to Redis, and cuts the connection before the answer.
 type proxy struct {
@@ -195,24 +175,24 @@ func TestRefusals(t *testing.T) {
 		}
 		storetest.Check(t.Context(), t, s)
 	}
-	command(t, server, "CONFIG", "SET", "maxmemory", "1")
+	server.Command(t, "CONFIG", "SET", "maxmemory", "1")
 	refused("raise maxmemory")
 	if err := s.Commit(t.Context(), &haulier.Batch{Delete: []haulier.JobDelete{{ID: ended[0].ID, Expect: 1}}}); err != nil {
 		t.Errorf("what removes jobs is refused too: %v", err)
 	}
-	command(t, server, "CONFIG", "SET", "maxmemory", "0")
+	server.Command(t, "CONFIG", "SET", "maxmemory", "0")
 	if err := s.Commit(t.Context(), &haulier.Batch{Insert: newJobs(1)}); err != nil {
 		t.Fatal(err)
 	}
-	command(t, server, "CONFIG", "SET", "min-replicas-to-write", "1")
+	server.Command(t, "CONFIG", "SET", "min-replicas-to-write", "1")
 	refused("min-replicas-to-write")
-	command(t, server, "CONFIG", "SET", "min-replicas-to-write", "0")
-	command(t, server, "REPLICAOF", "127.0.0.1", "1")
+	server.Command(t, "CONFIG", "SET", "min-replicas-to-write", "0")
+	server.Command(t, "REPLICAOF", "127.0.0.1", "1")
 	b := haulier.Batch{Insert: newJobs(1)}
 	if err := s.Commit(t.Context(), &b); !errors.Is(err, haulier.ErrUnavailable) || !strings.Contains(err.Error(), "URL of the primary") {
 		t.Errorf("at a replica: %v, want ErrUnavailable", err)
 	}
-	command(t, server, "REPLICAOF", "NO", "ONE")
+	server.Command(t, "REPLICAOF", "NO", "ONE")
 	if err := s.Commit(t.Context(), &b); err != nil {
 		t.Error(err)
 	}
@@ -224,7 +204,7 @@ func TestScriptsAreSentAgain(t *testing.T) {
 	s := open(t, server.URL(""), redis.Options{})
 	session := newSession(t, s)
 	for range 3 {
-		command(t, server, "SCRIPT", "FLUSH")
+		server.Command(t, "SCRIPT", "FLUSH")
 		if err := s.Commit(t.Context(), &haulier.Batch{Insert: newJobs(1), Sync: true}); err != nil {
 			t.Fatal(err)
 		}
@@ -239,7 +219,7 @@ func TestScriptsAreSentAgain(t *testing.T) {
 func TestForeignKeys(t *testing.T) {
 	server := services.StartRedis(t, t.TempDir())
 	s := open(t, server.URL(""), redis.Options{})
-	command(t, server, "SET", "{haulier}:counts", "x")
+	server.Command(t, "SET", "{haulier}:counts", "x")
 	if _, err := s.Counts(t.Context()); !errors.Is(err, haulier.ErrCorrupt) {
 		t.Errorf("error is %v, want ErrCorrupt", err)
 	}
@@ -248,8 +228,8 @@ func TestForeignKeys(t *testing.T) {
 // TestCluster keeps the contract in a Cluster, where a script must not reach beyond its slot.
 func TestCluster(t *testing.T) {
 	server := services.StartRedis(t, t.TempDir(), "--cluster-enabled", "yes", "--save", "", "--appendfsync", "no")
-	command(t, server, "CLUSTER", "ADDSLOTSRANGE", "0", "16383")
-	eventually(t, "the cluster is up", func() bool { return command(t, server, "GET", "x") == "$-1" })
+	server.Command(t, "CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+	eventually(t, "the cluster is up", func() bool { return server.Command(t, "GET", "x") == "$-1" })
 	storetest.Run(t, func(t *testing.T) haulier.Store { return open(t, server.URL(freshPrefix()), redis.Options{}) })
 }
 
@@ -312,12 +292,12 @@ func TestPermissions(t *testing.T) {
 	_, list, _ := strings.Cut(string(doc), "(ACL): `")
 	list, _, _ = strings.Cut(list, "`")
 	server := services.StartRedis(t, t.TempDir())
-	if reply := command(t, server, append([]string{"ACL", "SETUSER", "haulier", "on", ">secret"}, strings.Fields(list)...)...); reply != "+OK" {
+	if reply := server.Command(t, append([]string{"ACL", "SETUSER", "haulier", "on", ">secret"}, strings.Fields(list)...)...); reply != "+OK" {
 		if !strings.Contains(reply, "waitaof") { // which Redis 7.0 does not know
 			t.Fatal(reply)
 		}
 		list = strings.ReplaceAll(list, "+waitaof", "")
-		if reply := command(t, server, append([]string{"ACL", "SETUSER", "haulier", "on", ">secret"}, strings.Fields(list)...)...); reply != "+OK" {
+		if reply := server.Command(t, append([]string{"ACL", "SETUSER", "haulier", "on", ">secret"}, strings.Fields(list)...)...); reply != "+OK" {
 			t.Fatal(reply)
 		}
 	}

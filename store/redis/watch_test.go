@@ -75,7 +75,7 @@ func TestWatchOfOthers(t *testing.T) {
 		case <-done:
 			cutting = false
 		case <-time.After(100 * time.Millisecond):
-			command(t, server, "CLIENT", "KILL", "TYPE", "normal")
+			server.Command(t, "CLIENT", "KILL", "TYPE", "normal")
 		}
 	}
 	last := newJobs(1)

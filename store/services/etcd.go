@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,6 +35,24 @@ func (e *EtcdServer) URL(prefix string) string { return "etcd://" + e.Addr + "/"
 func (e *EtcdServer) Kill() {
 	_ = e.cmd.Process.Kill() // it may have ended
 	<-e.done
+}
+
+// Ask sends a request, as etcd takes them as JSON over HTTP, and returns the reply. Keys and values in it are base64.
+func (e *EtcdServer) Ask(tb testing.TB, path, body string) (status int, reply []byte) {
+	tb.Helper()
+	r, err := http.NewRequestWithContext(tb.Context(), http.MethodPost, "http://"+e.Addr+path, strings.NewReader(body))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer res.Body.Close()
+	if reply, err = io.ReadAll(res.Body); err != nil {
+		tb.Fatal(err)
+	}
+	return res.StatusCode, reply
 }
 
 var sharedEtcd struct {

@@ -23,6 +23,7 @@ type PostgresServer struct {
 	Dir      string
 	bin      string // folder of the programs
 	settings []string
+	wal      string              // where the write-ahead log lies on a disk of its own; "": with the data
 	as       *syscall.Credential // who runs it; nil: who runs the test
 
 	mu   sync.Mutex
@@ -98,13 +99,38 @@ func needPostgres(tb testing.TB) (bin string) {
 	return ""
 }
 
+// StartPostgresOnDisks starts a server whose data and whose write-ahead log have a small disk each, of sizes such as 96m.
+// The test is skipped where there can be none.
+func StartPostgresOnDisks(tb testing.TB, data, wal string, settings ...string) *PostgresServer {
+	tb.Helper()
+	p, err := emptyPostgres(needPostgres(tb), settings...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = os.RemoveAll(p.Dir) }) // of the system's temporary files
+	p.wal = filepath.Join(p.Dir, "wal")
+	for dir, size := range map[string]string{p.Data(): data, p.wal: wal} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			tb.Fatal(err)
+		}
+		SmallDisk(tb, dir, size)
+	}
+	tb.Cleanup(p.Kill)
+	if err := p.initialize(); err != nil {
+		tb.Fatal(err)
+	}
+	if err := p.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	return p
+}
+
 // newPostgres makes a folder with an empty database and starts a server over it.
 func newPostgres(bin string, settings ...string) (*PostgresServer, error) {
-	dir, err := os.MkdirTemp("", "haulier-pg-")
+	p, err := emptyPostgres(bin, settings...)
 	if err != nil {
 		return nil, err
 	}
-	p := &PostgresServer{Dir: dir, bin: bin, settings: settings}
 	if err = p.initialize(); err == nil {
 		err = p.Start()
 	}
@@ -115,8 +141,23 @@ func newPostgres(bin string, settings ...string) (*PostgresServer, error) {
 	return p, nil
 }
 
+// emptyPostgres makes the folder of a server that is yet to be initialized.
+func emptyPostgres(bin string, settings ...string) (*PostgresServer, error) {
+	dir, err := os.MkdirTemp("", "haulier-pg-")
+	if err != nil {
+		return nil, err
+	}
+	return &PostgresServer{Dir: dir, bin: bin, settings: settings}, nil
+}
+
 // initialize finds who may run the server, which root may not, and makes the database.
 func (p *PostgresServer) initialize() error {
+	args := []string{"-D", p.Data(), "-U", "haulier", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"}
+	own := []string{p.Dir}
+	if p.wal != "" {
+		args = append(args, "--waldir", p.wal, "--wal-segsize=1")
+		own = append(own, p.Data(), p.wal)
+	}
 	if os.Getuid() == 0 {
 		for _, name := range []string{"postgres", "nobody"} {
 			u, err := user.Lookup(name)
@@ -126,15 +167,17 @@ func (p *PostgresServer) initialize() error {
 			uid, _ := strconv.Atoi(u.Uid) // of a system with numbers for users
 			gid, _ := strconv.Atoi(u.Gid)
 			p.as = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-			if err := os.Chown(p.Dir, uid, gid); err != nil {
-				return err
+			for _, dir := range own {
+				if err := os.Chown(dir, uid, gid); err != nil {
+					return err
+				}
 			}
 			break
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(p.bin, "initdb"), "-D", p.data(), "-U", "haulier", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
+	cmd := exec.CommandContext(ctx, filepath.Join(p.bin, "initdb"), args...)
 	cmd.Dir = p.Dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: p.as}
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -143,11 +186,15 @@ func (p *PostgresServer) initialize() error {
 	return nil
 }
 
-func (p *PostgresServer) data() string { return filepath.Join(p.Dir, "data") }
+// Data is the folder of the tables.
+func (p *PostgresServer) Data() string { return filepath.Join(p.Dir, "data") }
+
+// WAL is the folder of the write-ahead log.
+func (p *PostgresServer) WAL() string { return filepath.Join(p.Data(), "pg_wal") }
 
 // Start starts the server, again after Kill or Stop, and waits until it takes connections.
 func (p *PostgresServer) Start() error {
-	args := []string{"-D", p.data(), "-k", p.Dir, "-h", ""}
+	args := []string{"-D", p.Data(), "-k", p.Dir, "-h", ""}
 	for _, s := range slices.Concat([]string{"max_connections=300", "shared_buffers=64MB"}, p.settings) {
 		args = append(args, "-c", s)
 	}

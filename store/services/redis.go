@@ -1,6 +1,7 @@
 package services
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -173,6 +175,28 @@ func (r *RedisServer) answers(ctx context.Context) bool {
 	}
 	n, err := io.ReadFull(conn, reply)
 	return err == nil && string(reply[:n]) == "+PONG" // while it loads its data it answers otherwise
+}
+
+// Command sends a command over a connection of its own, and returns the first line of the reply.
+func (r *RedisServer) Command(tb testing.TB, words ...string) string {
+	tb.Helper()
+	conn, err := net.Dial("tcp", r.Addr)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer conn.Close()
+	ask := fmt.Appendf(nil, "*%d\r\n", len(words))
+	for _, w := range words {
+		ask = fmt.Appendf(ask, "$%d\r\n%s\r\n", len(w), w)
+	}
+	if _, err := conn.Write(ask); err != nil {
+		tb.Fatalf("%v: %v", words, err)
+	}
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil {
+		tb.Fatalf("%v: %v", words, err)
+	}
+	return strings.TrimSpace(line)
 }
 
 func sparePort() (int, error) {
