@@ -58,22 +58,35 @@ func (s *Store) commit(ctx context.Context, b *haulier.Batch) error {
 
 // arguments are those of the commit's script.
 func (s *Store) arguments(tag string, b *haulier.Batch) ([]string, error) {
-	args := make([]string, 0, 7+11*len(b.Insert)+8*len(b.Update)+2*len(b.Delete)+7*len(b.Docs))
-	check := "0"
-	if b.CheckIDs {
-		check = "1"
+	const head = 8
+	args := make([]string, head, head+16+8*len(b.Insert)+7*len(b.Update)+2*len(b.Delete)+7*len(b.Docs))
+	var spots spotNumbers
+	for i := range b.Insert {
+		spots.add(&b.Insert[i].Spec, &b.Insert[i].Status)
 	}
-	args = append(args, tag, s.floorText(), check,
-		strconv.Itoa(len(b.Insert)), strconv.Itoa(len(b.Update)), strconv.Itoa(len(b.Delete)), strconv.Itoa(len(b.Docs)))
+	for i := range b.Update {
+		spots.add(b.Update[i].Spec, &b.Update[i].Status)
+	}
+	args[0], args[1], args[2] = tag, s.floorText(), "0"
+	if b.CheckIDs {
+		args[2] = "1"
+	}
+	for i, n := range []int{len(spots.list), len(b.Insert), len(b.Update), len(b.Delete), len(b.Docs)} {
+		args[3+i] = strconv.Itoa(n)
+	}
+	for i := range spots.list {
+		p := &spots.list[i]
+		args = append(args, p.state.String(), strconv.Itoa(p.priority), p.session, laneText(p.lane))
+	}
 	for i := range b.Insert {
 		j := &b.Insert[i]
-		args = append(args, j.ID.String(), revText(j.Rev), j.State.String(), laneText(j.Lane()), strconv.Itoa(j.Priority), timeText(&j.Status),
-			sessionText(&j.Status), specText(&j.Spec), rueidis.BinaryString(j.Payload), statusText(&j.Status), rueidis.BinaryString(j.Result))
+		args = append(args, j.ID.String(), spots.number(), revText(j.Rev), timeText(&j.Status),
+			specText(&j.Spec), rueidis.BinaryString(j.Payload), statusText(&j.Status), rueidis.BinaryString(j.Result))
 	}
 	for i := range b.Update {
 		u := &b.Update[i]
-		args = append(args, u.Spec.ID.String(), revText(u.Expect), revText(u.Status.Rev), u.Status.State.String(), timeText(&u.Status),
-			sessionText(&u.Status), statusText(&u.Status), rueidis.BinaryString(u.Status.Result))
+		args = append(args, u.Spec.ID.String(), revText(u.Expect), spots.number(), revText(u.Status.Rev), timeText(&u.Status),
+			statusText(&u.Status), rueidis.BinaryString(u.Status.Result))
 	}
 	for _, d := range b.Delete {
 		args = append(args, d.ID.String(), revText(d.Expect))
@@ -85,6 +98,45 @@ func (s *Store) arguments(tag string, b *haulier.Batch) ([]string, error) {
 		}
 	}
 	return args, nil
+}
+
+// spot is where jobs of a state, priority, owner and lane stand.
+type spot struct {
+	state    haulier.State
+	priority int
+	session  string
+	lane     haulier.Lane
+}
+
+// spotNumbers gives each spot of a batch a number, so that it is sent once.
+type spotNumbers struct {
+	list    []spot
+	numbers map[spot]int
+	each    []int // by the order in which they were added
+}
+
+// add numbers the spot of a job.
+func (n *spotNumbers) add(spec *haulier.Spec, status *haulier.Status) {
+	s := spot{state: status.State, priority: spec.Priority, session: sessionText(status), lane: spec.Lane()}
+	if last := len(n.each) - 1; last >= 0 && n.list[n.each[last]-1] == s { // most often
+		n.each = append(n.each, n.each[last])
+		return
+	}
+	if n.numbers == nil {
+		n.numbers = map[spot]int{}
+	}
+	if n.numbers[s] == 0 {
+		n.list = append(n.list, s)
+		n.numbers[s] = len(n.list)
+	}
+	n.each = append(n.each, n.numbers[s])
+}
+
+// number is that of each job, one after the other.
+func (n *spotNumbers) number() string {
+	first := n.each[0]
+	n.each = n.each[1:]
+	return strconv.Itoa(first)
 }
 
 func appendDoc(args []string, w *haulier.DocWrite) ([]string, error) {
@@ -144,9 +196,9 @@ func (s *Store) Claim(ctx context.Context, session haulier.ID, by string, takes 
 func (s *Store) claim(ctx context.Context, session haulier.ID, by string, takes []haulier.Take) ([]haulier.Job, error) {
 	c := s.feed.begin()
 	defer s.feed.end(c)
-	args := append(make([]string, 0, 4+2*len(takes)), c.tag, s.floorText(), session.String(), by)
+	args := append(make([]string, 0, 4+3*len(takes)), c.tag, s.floorText(), session.String(), workerEscaper.Replace(by))
 	for _, t := range takes {
-		args = append(args, bandText(t.Band), strconv.Itoa(max(t.N, 0)))
+		args = append(args, strconv.Itoa(t.Band.Priority), laneText(t.Band.Lane), strconv.Itoa(max(t.N, 0)))
 	}
 	reply, err := s.run(ctx, claimScript, args...).ToArray()
 	if err != nil {
@@ -156,11 +208,11 @@ func (s *Store) claim(ctx context.Context, session haulier.ID, by string, takes 
 	if a.text() == "lost" {
 		return nil, lost(session)
 	}
-	now := a.text()
-	jobs := make([]haulier.Job, 0, len(a.items)/4)
-	changes := make([]haulier.JobChange, 0, len(a.items)/4)
+	s.see(a.micros())
+	jobs := make([]haulier.Job, 0, len(a.items)/5)
+	changes := make([]haulier.JobChange, 0, len(a.items)/5)
 	for a.more() {
-		r := record{spec: a.text(), payload: a.text(), status: a.text(), result: a.text(), claim: now + " " + session.String() + " " + by}
+		r := record{at: a.text(), spec: a.text(), payload: a.text(), status: a.text(), result: a.text()}
 		j, err := r.job()
 		if err != nil {
 			return nil, err

@@ -20,22 +20,23 @@ import (
 
 // feed reads the stream of changes and tells the watchers, in the stream's order:
 //
-//	10-0  by h3x…/7  n 1   new SPEC  status STATUS
-//	12-0  by p0q…/4  n 2   claim "TIME SESSION WORKER"  pending SPEC  status STATUS  pending SPEC  status STATUS
-//	62-0  by h3x…/8  n 50  more 1  …
-//	63-0  by h3x…/8  n 1   running SPEC  status ""
+//	10-0  by h3x…/7  n 1
+//	12-0  by p0q…/4  n 2
 //
 // An entry's id is the number of its last change, of which it has n; so each follows the one
-// before without a gap, and one that is missing shows. by is the server and the number of its call;
-// a call with many changes makes several entries, more on all but the last. Each change is the
-// state before with the spec, without payload, and then the status, without result: "" when the
-// job was removed, and the one before the claim when the entry has a claim.
+// before without a gap, and one that is missing shows. by is the server and the number of its call.
 //
 // A call of this server waits until its entry comes back, by which its changes have their
-// place among those of the others, and they are then told in full.
+// place among those of the others, and they are then told in full. What the others changed is in
+// the stream of details, in entries of at most 50 changes, with the same number and, behind the dash, one of their own:
+//
+//	12-0  before "pending pending"  claim TIME/SESSION/WORKER  SPEC STATUS  SPEC STATUS
+//
+// For each change there are the state before, "new" when there was none, the spec, without payload, and the status,
+// without result: "" when the job was removed, and the one before the claim when the entry has a claim.
 type feed struct {
 	client  rueidis.Client
-	key     string
+	prefix  string // of all keys
 	log     *slog.Logger
 	origin  string // names this opening of the store
 	calls   atomic.Uint64
@@ -65,7 +66,7 @@ type watcher struct {
 
 func newFeed(s *Store) *feed {
 	return &feed{
-		client: s.client, key: s.prefix + "changes", log: s.log, origin: rand.Text()[:12],
+		client: s.client, prefix: s.prefix, log: s.log, origin: rand.Text()[:12],
 		stopped: make(chan struct{}), failed: make(chan struct{}), waiting: map[string]*call{},
 	}
 }
@@ -174,15 +175,15 @@ type reader struct {
 	*feed
 	position string // id of the last entry that was read
 	by       string // its tag
-	parts    []entry
 }
 
-// entry is an entry of the stream.
+// entry is an entry of the stream of changes.
 type entry struct {
-	by, claim string
-	n         int64
-	more      bool
-	changes   []rueidis.XRangeFieldValue // two of each
+	id      string
+	by      string
+	n       int64
+	none    bool // nothing changed: a server has begun
+	details []rueidis.XRangeSlice
 }
 
 // Between attempts to reach Redis again the reader waits, each time longer.
@@ -237,7 +238,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // read waits for entries and tells them.
 func (r *reader) read(ctx context.Context) error {
-	cmd := r.client.B().Xread().Count(200).Block(block.Milliseconds()).Streams().Key(r.key).Id(r.position).Build()
+	cmd := r.client.B().Xread().Count(200).Block(block.Milliseconds()).Streams().Key(r.prefix + "changes").Id(r.position).Build()
 	// By twice the time Redis would have answered. With a deadline, the client would not heed that ctx ends before it.
 	limited, cancel := context.WithCancel(ctx)
 	defer time.AfterFunc(2*block, cancel).Stop()
@@ -249,22 +250,53 @@ func (r *reader) read(ctx context.Context) error {
 	if err != nil {
 		return translate(ctx, err)
 	}
-	for _, x := range streams[r.key] {
-		e, err := parseEntry(x.FieldValues)
+	entries := make([]entry, 0, len(streams[r.prefix+"changes"]))
+	for _, x := range streams[r.prefix+"changes"] {
+		e, err := parseEntry(x)
 		if err != nil {
 			return err
 		}
-		if previous(x.ID, e.n) != r.position {
+		entries = append(entries, e)
+	}
+	if err := r.detail(ctx, entries); err != nil {
+		return err
+	}
+	for i := range entries {
+		e := &entries[i]
+		if previous(e.id, e.n) != r.position {
 			return errMissed
 		}
-		r.position, r.by = x.ID, e.by
-		if r.parts = append(r.parts, e); e.more {
-			continue
-		}
-		if err := r.told(r.parts); err != nil {
+		if err := r.told(ctx, e); err != nil {
 			return err
 		}
-		r.parts = nil
+		r.position, r.by = e.id, e.by
+	}
+	return nil
+}
+
+// detail reads the details of those entries that are not of a call of this server, in one go.
+func (r *reader) detail(ctx context.Context, entries []entry) error {
+	var others []*entry
+	r.mu.Lock()
+	for i := range entries {
+		if e := &entries[i]; r.waiting[e.by] == nil && !e.none {
+			others = append(others, e)
+		}
+	}
+	r.mu.Unlock()
+	if len(others) == 0 {
+		return nil
+	}
+	asked := make([]rueidis.Completed, len(others))
+	for i, e := range others {
+		number, _, _ := strings.Cut(e.id, "-")
+		asked[i] = r.client.B().Xrange().Key(r.prefix + "details").Start(number).End(number).Build()
+	}
+	for i, res := range r.client.DoMulti(ctx, asked...) {
+		var err error
+		if others[i].details, err = res.AsXRangeSlices(); err != nil {
+			return translate(ctx, err)
+		}
 	}
 	return nil
 }
@@ -278,23 +310,23 @@ func previous(id string, n int64) string {
 
 // resume looks, after a break, whether the entry at which it stood is still what it was.
 func (r *reader) resume(ctx context.Context) error {
-	found, err := r.client.Do(ctx, r.client.B().Xrange().Key(r.key).Start(r.position).End(r.position).Build()).AsXRangeSlices()
+	found, err := r.client.Do(ctx, r.client.B().Xrange().Key(r.prefix+"changes").Start(r.position).End(r.position).Build()).AsXRangeSlices()
 	if err != nil {
 		return translate(ctx, err)
 	}
 	if len(found) != 1 {
 		return errMissed
 	}
-	if e, err := parseEntry(found[0].FieldValues); err != nil || e.by != r.by {
+	if e, err := parseEntry(found[0]); err != nil || e.by != r.by {
 		return errMissed
 	}
 	return nil
 }
 
-// told tells the changes of a call, of which parts are the entries.
-func (r *reader) told(parts []entry) error {
+// told tells the changes of an entry.
+func (r *reader) told(ctx context.Context, e *entry) error {
 	r.mu.Lock()
-	own := r.waiting[parts[0].by]
+	own := r.waiting[e.by]
 	r.mu.Unlock()
 	if own != nil {
 		<-own.replied // which the call's own connection brings, or its end
@@ -304,52 +336,78 @@ func (r *reader) told(parts []entry) error {
 			return nil
 		}
 	}
-	for i := range parts {
-		changes, err := parts[i].decode()
-		if err != nil {
+	if e.details == nil && !e.none { // it was of a call that got no reply
+		one := []entry{{id: e.id, by: "", n: e.n}}
+		if err := r.detail(ctx, one); err != nil {
 			return err
 		}
-		r.tell(changes)
+		e.details = one[0].details
 	}
+	changes, err := e.decode()
+	if err != nil {
+		return err
+	}
+	r.tell(changes)
 	return nil
 }
 
-func parseEntry(fields []rueidis.XRangeFieldValue) (e entry, err error) {
-	for i, f := range fields {
+func parseEntry(x rueidis.XRangeSlice) (entry, error) {
+	e := entry{id: x.ID}
+	for _, f := range x.FieldValues {
+		var err error
 		switch f.Field {
 		case "by":
 			e.by = f.Value
+		case "none":
+			e.none = true
 		case "n":
 			if e.n, err = strconv.ParseInt(f.Value, 10, 64); err != nil {
 				return e, corrupt("an entry of the changes has %.30q as its number", f.Value)
 			}
-		case "more":
-			e.more = true
-		case "claim":
-			e.claim = f.Value
-		default:
-			e.changes = fields[i:]
-			return e, nil
 		}
 	}
 	return e, nil
 }
 
-// decode reads the changes of an entry.
+// decode reads the changes of an entry from its details. Where some are missing, they were dropped before they were read.
 func (e *entry) decode() ([]haulier.JobChange, error) {
-	changes := make([]haulier.JobChange, 0, len(e.changes)/2)
-	for i := 0; i+1 < len(e.changes); i += 2 {
-		before, spec, status := e.changes[i].Field, e.changes[i].Value, e.changes[i+1].Value
-		c, err := e.change(before, spec, status)
+	if e.none {
+		return nil, nil
+	}
+	var changes []haulier.JobChange
+	for _, x := range e.details {
+		some, err := decodeDetails(x.FieldValues)
 		if err != nil {
 			return nil, fmt.Errorf("read the changes: %w", err)
 		}
-		changes = append(changes, c)
+		changes = append(changes, some...)
+	}
+	if int64(len(changes)) != e.n {
+		return nil, errMissed
 	}
 	return changes, nil
 }
 
-func (e *entry) change(before, spec, status string) (c haulier.JobChange, err error) {
+// decodeDetails reads an entry of the details.
+func decodeDetails(fields []rueidis.XRangeFieldValue) ([]haulier.JobChange, error) {
+	if len(fields) < 2 {
+		return nil, corrupt("details have no beginning")
+	}
+	befores, claim, rest := strings.Split(fields[0].Value, " "), fields[1].Value, fields[2:]
+	if len(befores) != len(rest) {
+		return nil, corrupt("details are of %d changes, and tell %d", len(befores), len(rest))
+	}
+	changes := make([]haulier.JobChange, len(rest))
+	for i, f := range rest {
+		var err error
+		if changes[i], err = decodeChange(befores[i], claim, f.Field, f.Value); err != nil {
+			return nil, err
+		}
+	}
+	return changes, nil
+}
+
+func decodeChange(before, claim, spec, status string) (c haulier.JobChange, err error) {
 	var state haulier.State
 	if before != "new" {
 		if state, err = parseState(before); err != nil {
@@ -359,8 +417,8 @@ func (e *entry) change(before, spec, status string) (c haulier.JobChange, err er
 	if status == "" {
 		return gone(state, spec, "")
 	}
-	r := record{spec: spec, status: status, claim: e.claim}
-	j, err := r.job()
+	r := record{spec: spec, status: status}
+	j, err := r.claimed(claim)
 	if err != nil {
 		return c, err
 	}

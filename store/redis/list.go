@@ -10,21 +10,24 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/redis/rueidis"
+
 	"github.com/haulier/haulier"
 )
 
 // stretch is a part of a listing: an index, or the part of it with a prefix.
 type stretch struct {
-	place  spot          // where it lies in the listing
-	key    string        // of the index
-	member string        // what its members begin with
-	timed  bool          // it is ordered by time, then member; otherwise by member alone
-	newest bool          // it is listed downwards
-	only   *haulier.Lane // only jobs of this lane; nil: of all
+	place   mark          // where it lies in the listing
+	key     string        // of the index
+	member  string        // what its members begin with
+	timed   bool          // it is ordered by time, then member; otherwise by member alone
+	newest  bool          // it is listed downwards
+	tenants bool          // it is made of those of all tenants
+	only    *haulier.Lane // only jobs of this lane; nil: of all
 }
 
-// spot is a position in a listing: the stretch, then the entry within it. It is also the cursor.
-type spot struct {
+// mark is a position in a listing: the stretch, then the entry within it. It is also the cursor.
+type mark struct {
 	Asked    int    `json:"n,omitempty"` // place of the lane in Query.Lanes
 	Lane     string `json:"l,omitempty"`
 	Priority int    `json:"p,omitempty"`
@@ -33,16 +36,16 @@ type spot struct {
 }
 
 // compareStretches orders by the stretch: what comes first in a listing is less.
-func compareStretches(a, b spot) int {
+func compareStretches(a, b mark) int {
 	return cmp.Or(cmp.Compare(a.Asked, b.Asked), cmp.Compare(a.Lane, b.Lane), cmp.Compare(b.Priority, a.Priority))
 }
 
-func (p spot) cursor() (string, error) {
+func (p mark) cursor() (string, error) {
 	b, err := json.Marshal(p)
 	return base64.RawURLEncoding.EncodeToString(b), err
 }
 
-func parseCursor(text string) (p spot, err error) {
+func parseCursor(text string) (p mark, err error) {
 	b, err := base64.RawURLEncoding.DecodeString(text)
 	if err == nil {
 		err = json.Unmarshal(b, &p)
@@ -86,7 +89,7 @@ func (l *listing) fill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var from *spot
+	var from *mark
 	if l.q.Cursor != "" {
 		p, err := parseCursor(l.q.Cursor)
 		if err != nil {
@@ -120,7 +123,7 @@ func (l *listing) stretches(ctx context.Context) ([]stretch, error) {
 	case !q.Session.IsNil():
 		return []stretch{{key: "owned", member: q.Session.String() + "/"}}, nil
 	case q.State == 0 && q.Tenant == "":
-		return []stretch{{key: "jobs", newest: true}}, nil
+		return []stretch{{key: "jobs", newest: true, tenants: true}}, nil
 	case q.State == 0:
 		return []stretch{{key: "jobs:" + escaper.Replace(q.Tenant), newest: true}}, nil
 	case q.State == haulier.Pending:
@@ -149,12 +152,12 @@ func (l *listing) stretches(ctx context.Context) ([]stretch, error) {
 }
 
 // asked says where a lane, as text, comes in the listing; false: not at all.
-func (l *listing) asked(lane string) (spot, bool) {
+func (l *listing) asked(lane string) (mark, bool) {
 	if len(l.q.Lanes) == 0 {
-		return spot{Lane: lane}, true
+		return mark{Lane: lane}, true
 	}
 	i := slices.IndexFunc(l.q.Lanes, func(x haulier.Lane) bool { return laneText(x) == lane })
-	return spot{Asked: i}, i >= 0
+	return mark{Asked: i}, i >= 0
 }
 
 // bands are the stretches of pending jobs.
@@ -203,8 +206,8 @@ func sortStretches(list []stretch) {
 	slices.SortFunc(list, func(a, b stretch) int { return compareStretches(a.place, b.place) })
 }
 
-// collect adds the jobs of a stretch, from behind the spot on; full: the page ends within it.
-func (l *listing) collect(ctx context.Context, st *stretch, from *spot) (full bool, err error) {
+// collect adds the jobs of a stretch, from behind the mark on; full: the page ends within it.
+func (l *listing) collect(ctx context.Context, st *stretch, from *mark) (full bool, err error) {
 	at := st.place
 	if from != nil {
 		at = *from
@@ -230,7 +233,7 @@ func (l *listing) collect(ctx context.Context, st *stretch, from *spot) (full bo
 }
 
 // add looks at entries, and moves at to the last that it looked at.
-func (l *listing) add(ctx context.Context, st *stretch, entries []spot, at *spot) (full bool, err error) {
+func (l *listing) add(ctx context.Context, st *stretch, entries []mark, at *mark) (full bool, err error) {
 	ids := make([]haulier.ID, len(entries))
 	for i, e := range entries {
 		text := e.Member[strings.LastIndexByte(e.Member, '/')+1:]
@@ -267,8 +270,11 @@ func (l *listing) selects(st *stretch, j *haulier.Job) bool {
 	return true
 }
 
-// entries reads up to n entries of an index behind the spot.
-func (s *Store) entries(ctx context.Context, st *stretch, at spot, n int) ([]spot, error) {
+// entries reads up to n entries of an index behind the mark.
+func (s *Store) entries(ctx context.Context, st *stretch, at mark, n int) ([]mark, error) {
+	if st.tenants {
+		return s.newest(ctx, at, n)
+	}
 	if st.timed {
 		down := "0"
 		if st.newest {
@@ -278,9 +284,9 @@ func (s *Store) entries(ctx context.Context, st *stretch, at spot, n int) ([]spo
 		if err != nil {
 			return nil, translate(ctx, err)
 		}
-		out := make([]spot, 0, len(items)/2)
+		out := make([]mark, 0, len(items)/2)
 		for i := 0; i+1 < len(items); i += 2 {
-			out = append(out, spot{Member: items[i], Time: items[i+1]})
+			out = append(out, mark{Member: items[i], Time: items[i+1]})
 		}
 		return out, nil
 	}
@@ -301,9 +307,40 @@ func (s *Store) entries(ctx context.Context, st *stretch, at spot, n int) ([]spo
 	if err != nil {
 		return nil, translate(ctx, err)
 	}
-	out := make([]spot, len(members))
+	out := make([]mark, len(members))
 	for i := range members {
 		out[i].Member = members[i]
+	}
+	return out, nil
+}
+
+// newest reads up to n entries of the indexes of all tenants, downwards from the mark.
+func (s *Store) newest(ctx context.Context, at mark, n int) ([]mark, error) {
+	tenants, err := s.ask(ctx, "SMEMBERS", "tenants").AsStrSlice()
+	if err != nil {
+		return nil, translate(ctx, err)
+	}
+	var out []mark
+	for part := range slices.Chunk(tenants, pipeline) {
+		asked := make([]rueidis.Completed, len(part))
+		for i, tenant := range part {
+			high := "+"
+			if at.Member != "" {
+				high = "(" + at.Member
+			}
+			asked[i] = s.client.B().Zrange().Key(s.prefix+"jobs:"+tenant).Min(high).Max("-").Bylex().Rev().Limit(0, int64(n)).Build()
+		}
+		for _, res := range s.client.DoMulti(ctx, asked...) {
+			members, err := res.AsStrSlice()
+			if err != nil {
+				return nil, translate(ctx, err)
+			}
+			for _, m := range members {
+				out = append(out, mark{Member: m})
+			}
+		}
+		slices.SortFunc(out, func(a, b mark) int { return strings.Compare(b.Member, a.Member) })
+		out = out[:min(n, len(out))]
 	}
 	return out, nil
 }

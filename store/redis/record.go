@@ -14,18 +14,27 @@ import (
 
 // record is a job as its hash has it.
 type record struct {
+	at      string // how it stands
 	spec    string // without payload
 	payload string
 	status  string // without result
 	result  string
-	claim   string // "TIME SESSION WORKER" when it was claimed since the status was written
 }
 
 // recordFields are those of the hash that make a record, in its order.
-var recordFields = []string{"spec", "payload", "status", "result", "claim"}
+var recordFields = []string{"at", "spec", "payload", "status", "result"}
 
 // job decodes the record.
 func (r *record) job() (*haulier.Job, error) {
+	parts := strings.SplitN(r.at, " ", 6) // revision, state, priority, whether there is a result, owner, lane
+	if len(parts) != 6 {
+		return nil, corrupt("%.100q is not how a job stands", r.at)
+	}
+	return r.claimed(parts[4])
+}
+
+// claimed decodes the record of a job with an owner, whose claim may not be in the status yet.
+func (r *record) claimed(owner string) (*haulier.Job, error) {
 	var j haulier.Job
 	var err error
 	if j.Spec, err = wire.ParseSpec([]byte(r.spec)); err != nil {
@@ -40,10 +49,10 @@ func (r *record) job() (*haulier.Job, error) {
 	if r.result != "" {
 		j.Result = []byte(r.result)
 	}
-	if r.claim == "" {
+	if !strings.Contains(owner, "/") {
 		return &j, nil
 	}
-	e, at, err := parseClaim(r.claim)
+	e, at, err := parseClaim(owner)
 	if err != nil {
 		return nil, fmt.Errorf("job %v: %w", j.ID, err)
 	}
@@ -53,9 +62,9 @@ func (r *record) job() (*haulier.Job, error) {
 	return &j, nil
 }
 
-// parseClaim reads what the script has noted of a claim.
+// parseClaim reads what the script has noted of a claim: TIME/SESSION/WORKER.
 func parseClaim(text string) (e haulier.Event, at time.Time, err error) {
-	parts := strings.SplitN(text, " ", 3)
+	parts := strings.SplitN(text, "/", 3)
 	if len(parts) != 3 {
 		return e, at, corrupt("%.100q is no claim", text)
 	}
@@ -63,7 +72,7 @@ func parseClaim(text string) (e haulier.Event, at time.Time, err error) {
 	if err != nil {
 		return e, at, corrupt("%.100q is no claim", text)
 	}
-	e = haulier.Event{Kind: haulier.EventClaim, By: parts[2]}
+	e = haulier.Event{Kind: haulier.EventClaim, By: workerUnescaper.Replace(parts[2])}
 	if e.Session, err = haulier.ParseID(parts[1]); err != nil {
 		return e, at, corrupt("%.100q is no claim", text)
 	}
@@ -90,10 +99,10 @@ func statusText(s *haulier.Status) string {
 	return rueidis.BinaryString(wire.AppendStatus(nil, &bare))
 }
 
-// sessionText is the owner of a job, "" when it has none.
+// sessionText is the owner of a job, "-" when it has none.
 func sessionText(s *haulier.Status) string {
 	if !s.State.Owned() {
-		return ""
+		return "-"
 	}
 	return s.Session.String()
 }
@@ -115,6 +124,12 @@ func microText(us int64) string { return strconv.FormatInt(us, 10) }
 var (
 	escaper   = strings.NewReplacer("%", "%25", "/", "%2F", "|", "%7C")
 	unescaper = strings.NewReplacer("%25", "%", "%2F", "/", "%7C", "|")
+)
+
+// The name of a worker stands between spaces.
+var (
+	workerEscaper   = strings.NewReplacer("%", "%25", " ", "%20")
+	workerUnescaper = strings.NewReplacer("%25", "%", "%20", " ")
 )
 
 func laneText(l haulier.Lane) string {

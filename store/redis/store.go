@@ -3,9 +3,9 @@
 //
 // All keys begin with a prefix in braces, {haulier}: unless said, and so lie in one slot of a Cluster:
 //
-//	job:ID          hash   state, rev, lane, priority, session; spec, payload, status, result (package wire); claim
-//	jobs            zset   all jobs, by id
-//	jobs:TENANT     zset   those of a tenant, by id
+//	job:ID          hash   at: REV STATE PRIORITY r|- SESSION|- LANE; spec, status (package wire), payload, result
+//	jobs:TENANT     zset   jobs of a tenant, by id
+//	tenants         set    those with jobs
 //	ready:PRIO:LANE zset   pending ones of a band, by time and id
 //	bands           set    PRIO:LANE of those that are not empty
 //	scheduled       zset   by time and id
@@ -17,17 +17,18 @@
 //	doc:KIND        hash   documents by key: revision, a space, value
 //	keys:KIND       zset   their keys, in order
 //	leases          zset   sessions, by when they expire
-//	changes         stream what changed, for the servers; changed is the number of changes
+//	changes         stream who changed something, for the servers; changed is the number of changes
+//	details         stream what changed
 //	server          hash   which run of Redis was seen last, and since when
 //
 // Times are microseconds since 1970. LANE is tenant/queue/type/kind, where % and / within a part are %25 and %2F.
 //
 // Each Commit and each Claim is one call of a script (folder lua), which looks at all that is expected before it
 // writes anything. What a claim makes of a job is not written as a status: the script notes the
-// claim in its field, and whoever reads the job applies it by the rule book.
+// claim in at, as TIME/SESSION/WORKER in place of the session, and whoever reads the job applies it by the rule book.
 //
-// Each call that changes jobs appends what it changed to the stream, within the script. Every server reads
-// the stream, and tells its watchers of all changes in its order, of its own too (feed.go).
+// Each call that changes jobs appends what it changed to the streams, within the script. Every server reads
+// them, and tells its watchers of all changes in its order, of its own too (feed.go).
 package redis
 
 import (
