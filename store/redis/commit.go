@@ -59,7 +59,7 @@ func (s *Store) commit(ctx context.Context, b *haulier.Batch) error {
 // arguments are those of the commit's script.
 func (s *Store) arguments(tag string, b *haulier.Batch) ([]string, error) {
 	const head = 8
-	args := make([]string, head, head+16+8*len(b.Insert)+7*len(b.Update)+2*len(b.Delete)+7*len(b.Docs))
+	args := make([]string, head, head+16+5*len(b.Insert)+6*len(b.Update)+2*len(b.Delete)+7*len(b.Docs))
 	var spots spotNumbers
 	for i := range b.Insert {
 		spots.add(&b.Insert[i].Spec, &b.Insert[i].Status)
@@ -80,13 +80,12 @@ func (s *Store) arguments(tag string, b *haulier.Batch) ([]string, error) {
 	}
 	for i := range b.Insert {
 		j := &b.Insert[i]
-		args = append(args, j.ID.String(), spots.number(), revText(j.Rev), timeText(&j.Status),
-			specText(&j.Spec), rueidis.BinaryString(j.Payload), statusText(&j.Status), rueidis.BinaryString(j.Result))
+		args = append(args, j.ID.String(), spots.number(), timeText(&j.Status), specText(&j.Spec, j.Payload), statusText(&j.Spec, &j.Status))
 	}
 	for i := range b.Update {
 		u := &b.Update[i]
-		args = append(args, u.Spec.ID.String(), revText(u.Expect), spots.number(), revText(u.Status.Rev), timeText(&u.Status),
-			statusText(&u.Status), rueidis.BinaryString(u.Status.Result))
+		args = append(args, u.Spec.ID.String(), revText(u.Expect), spots.number(), timeText(&u.Status),
+			specText(u.Spec, nil), statusText(u.Spec, &u.Status))
 	}
 	for _, d := range b.Delete {
 		args = append(args, d.ID.String(), revText(d.Expect))
@@ -171,11 +170,11 @@ func changesOf(b *haulier.Batch, a *answer) ([]haulier.JobChange, error) {
 	}
 	for range b.Delete {
 		before := a.state()
-		c, err := gone(before, a.text(), a.text())
+		spec, err := parseSpec(a.text())
 		if err != nil {
 			return nil, err
 		}
-		changes = append(changes, c)
+		changes = append(changes, haulier.JobChange{Spec: &spec, Before: before})
 	}
 	return changes, a.bad
 }
@@ -209,11 +208,10 @@ func (s *Store) claim(ctx context.Context, session haulier.ID, by string, takes 
 		return nil, lost(session)
 	}
 	s.see(a.micros())
-	jobs := make([]haulier.Job, 0, len(a.items)/5)
-	changes := make([]haulier.JobChange, 0, len(a.items)/5)
+	jobs := make([]haulier.Job, 0, len(a.items)/2)
+	changes := make([]haulier.JobChange, 0, len(a.items)/2)
 	for a.more() {
-		r := record{at: a.text(), spec: a.text(), payload: a.text(), status: a.text(), result: a.text()}
-		j, err := r.job()
+		j, err := parseJob(a.text(), a.text())
 		if err != nil {
 			return nil, err
 		}

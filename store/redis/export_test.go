@@ -25,9 +25,9 @@ func ReadTexts(a, b string) []error {
 	_, cursorErr := parseCursor(a)
 	_, countErr := parseCount(a, b)
 	_, docErr := parseDoc("other", "k", a)
-	_, jobErr := (&record{at: b, spec: a, status: b}).job()
+	_, jobErr := parseJob(a, b)
 	_, entryErr := parseEntry(rueidis.XRangeSlice{ID: a, FieldValues: []rueidis.XRangeFieldValue{{Field: "by", Value: a}, {Field: "n", Value: b}}})
-	_, changeErr := decodeDetails([]rueidis.XRangeFieldValue{{Field: "before", Value: a}, {Field: "claim", Value: b}, {Field: a, Value: b}, {Field: b, Value: a}})
+	_, changeErr := decodeDetails([]rueidis.XRangeFieldValue{{Field: "before", Value: a}, {Field: a, Value: b}, {Field: b, Value: a}})
 	if previous(a, 1) == a {
 		changeErr = haulier.ErrConflict // an entry follows itself
 	}

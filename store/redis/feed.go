@@ -15,7 +15,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/haulier/haulier"
-	"github.com/haulier/haulier/wire"
 )
 
 // feed reads the stream of changes and tells the watchers, in the stream's order:
@@ -30,10 +29,10 @@ import (
 // place among those of the others, and they are then told in full. What the others changed is in
 // the stream of details, in entries of at most 50 changes, with the same number and, behind the dash, one of their own:
 //
-//	12-0  before "pending pending"  claim TIME/SESSION/WORKER  SPEC STATUS  SPEC STATUS
+//	12-0  before "pending pending"  SPEC STATUS  SPEC STATUS
 //
-// For each change there are the state before, "new" when there was none, the spec, without payload, and the status,
-// without result: "" when the job was removed, and the one before the claim when the entry has a claim.
+// For each change there are the state before, "new" when there was none, and the two values of the job (record.go), without
+// payload and result unless they are small; the status of one that was removed is "".
 type feed struct {
 	client  rueidis.Client
 	prefix  string // of all keys
@@ -390,46 +389,39 @@ func (e *entry) decode() ([]haulier.JobChange, error) {
 
 // decodeDetails reads an entry of the details.
 func decodeDetails(fields []rueidis.XRangeFieldValue) ([]haulier.JobChange, error) {
-	if len(fields) < 2 {
+	if len(fields) == 0 {
 		return nil, corrupt("details have no beginning")
 	}
-	befores, claim, rest := strings.Split(fields[0].Value, " "), fields[1].Value, fields[2:]
+	befores, rest := strings.Split(fields[0].Value, " "), fields[1:]
 	if len(befores) != len(rest) {
 		return nil, corrupt("details are of %d changes, and tell %d", len(befores), len(rest))
 	}
 	changes := make([]haulier.JobChange, len(rest))
 	for i, f := range rest {
 		var err error
-		if changes[i], err = decodeChange(befores[i], claim, f.Field, f.Value); err != nil {
+		if changes[i], err = decodeChange(befores[i], f.Field, f.Value); err != nil {
 			return nil, err
 		}
 	}
 	return changes, nil
 }
 
-func decodeChange(before, claim, spec, status string) (c haulier.JobChange, err error) {
+func decodeChange(before, spec, status string) (c haulier.JobChange, err error) {
 	var state haulier.State
 	if before != "new" {
 		if state, err = parseState(before); err != nil {
 			return c, err
 		}
 	}
-	if status == "" {
-		return gone(state, spec, "")
+	if status == "" { // it was removed
+		gone, err := parseSpec(spec)
+		gone.Payload = nil
+		return haulier.JobChange{Spec: &gone, Before: state}, err
 	}
-	r := record{spec: spec, status: status}
-	j, err := r.claimed(claim)
+	j, err := parseJob(spec, status)
 	if err != nil {
 		return c, err
 	}
+	j.Payload, j.Result = nil, nil
 	return haulier.JobChange{Spec: &j.Spec, Before: state, Status: j.Status}, nil
-}
-
-// gone is the change of a job that was removed.
-func gone(before haulier.State, spec, payload string) (haulier.JobChange, error) {
-	s, err := wire.ParseSpec([]byte(spec))
-	if payload != "" {
-		s.Payload = []byte(payload)
-	}
-	return haulier.JobChange{Spec: &s, Before: before}, err
 }

@@ -32,21 +32,21 @@ const pipeline = 1000
 func (s *Store) jobs(ctx context.Context, ids []haulier.ID) ([]*haulier.Job, error) {
 	jobs := make([]*haulier.Job, 0, len(ids))
 	for part := range slices.Chunk(ids, pipeline) {
-		for i, res := range s.hashes(ctx, part) {
-			items, err := res.ToArray()
-			if err != nil {
-				return nil, translate(ctx, err)
+		values, err := s.values(ctx, part)
+		if err != nil {
+			return nil, translate(ctx, err)
+		}
+		a := answer{items: values}
+		for range part {
+			spec, status := a.text(), a.text()
+			if a.bad != nil {
+				return nil, a.bad
 			}
-			if len(items) == 0 || items[0].IsNil() {
+			if spec == "" || status == "" {
 				jobs = append(jobs, nil)
 				continue
 			}
-			a := answer{items: items}
-			r := record{a.text(), a.text(), a.text(), a.text(), a.text()}
-			if a.bad != nil {
-				return nil, fmt.Errorf("job %v: %w", part[i], a.bad)
-			}
-			j, err := r.job()
+			j, err := parseJob(spec, status)
 			if err != nil {
 				return nil, err
 			}
@@ -56,21 +56,16 @@ func (s *Store) jobs(ctx context.Context, ids []haulier.ID) ([]*haulier.Job, err
 	return jobs, nil
 }
 
-// hashes reads the hashes of jobs, once more when the connection was lost.
-func (s *Store) hashes(ctx context.Context, ids []haulier.ID) []rueidis.RedisResult {
-	var results []rueidis.RedisResult
-	for range 2 {
-		commands := make([]rueidis.Completed, len(ids))
-		for i, id := range ids {
-			commands[i] = s.client.B().Hmget().Key(s.prefix + "job:" + id.String()).Field(recordFields...).Build()
-		}
-		results = s.client.DoMulti(ctx, commands...)
-		failed := slices.ContainsFunc(results, func(r rueidis.RedisResult) bool { return r.NonRedisError() != nil })
-		if !failed || ctx.Err() != nil {
-			break
-		}
+// values reads both values of jobs.
+func (s *Store) values(ctx context.Context, ids []haulier.ID) ([]rueidis.RedisMessage, error) {
+	keys := make([]string, 0, 2*len(ids))
+	for _, id := range ids {
+		text := id.String()
+		keys = append(keys, s.prefix+"job:"+text, s.prefix+"status:"+text)
 	}
-	return results
+	return again(ctx, func() rueidis.RedisResult {
+		return s.client.Do(ctx, s.client.B().Mget().Key(keys...).Build())
+	}).ToArray()
 }
 
 // Bands implements haulier.Store.

@@ -12,43 +12,64 @@ import (
 	"github.com/haulier/haulier/wire"
 )
 
-// record is a job as its hash has it.
-type record struct {
-	at      string // how it stands
-	spec    string // without payload
-	payload string
-	status  string // without result
-	result  string
+// A job is two values: its spec with the payload behind it, and its status with the result behind it. Each begins with
+// the length of the first of the two; before a status there is a line that says how the job stands:
+//
+//	213 SPEC{"to":"ann@example.com"}
+//	3 claimed 0 1759000000000000/06f…/worker-1 default/default/mail/go
+//	98 STATUSRESULT
+
+// appendBehind appends the first part after its length, and what is behind it.
+func appendBehind(b, first, rest []byte) []byte {
+	b = append(strconv.AppendInt(b, int64(len(first)), 10), ' ')
+	return append(append(b, first...), rest...)
 }
 
-// recordFields are those of the hash that make a record, in its order.
-var recordFields = []string{"at", "spec", "payload", "status", "result"}
-
-// job decodes the record.
-func (r *record) job() (*haulier.Job, error) {
-	parts := strings.SplitN(r.at, " ", 6) // revision, state, priority, whether there is a result, owner, lane
-	if len(parts) != 6 {
-		return nil, corrupt("%.100q is not how a job stands", r.at)
+// parts takes a value apart.
+func parts(text string) (first, rest string, err error) {
+	length, text, ok := strings.Cut(text, " ")
+	n, err := strconv.Atoi(length)
+	if !ok || err != nil || n < 0 || n > len(text) {
+		return "", "", corrupt("a value begins with %.20q, which is not its length", length)
 	}
-	return r.claimed(parts[4])
+	return text[:n], text[n:], nil
 }
 
-// claimed decodes the record of a job with an owner, whose claim may not be in the status yet.
-func (r *record) claimed(owner string) (*haulier.Job, error) {
+// parseSpec reads a spec with its payload.
+func parseSpec(text string) (spec haulier.Spec, err error) {
+	first, payload, err := parts(text)
+	if err != nil {
+		return spec, err
+	}
+	if spec, err = wire.ParseSpec([]byte(first)); err == nil && payload != "" {
+		spec.Payload = []byte(payload)
+	}
+	return spec, err
+}
+
+// parseJob reads both values of a job. If its owner is a claim, that is applied.
+func parseJob(spec, status string) (*haulier.Job, error) {
 	var j haulier.Job
+	line, status, _ := strings.Cut(status, "\n")
+	words := strings.SplitN(line, " ", 5) // revision, state, priority, owner, lane
+	if len(words) != 5 {
+		return nil, corrupt("%.100q is not how a job stands", line)
+	}
 	var err error
-	if j.Spec, err = wire.ParseSpec([]byte(r.spec)); err != nil {
+	if j.Spec, err = parseSpec(spec); err != nil {
 		return nil, err
 	}
-	if err := wire.ReadStatus([]byte(r.status), &j.Status); err != nil {
+	first, result, err := parts(status)
+	if err == nil {
+		err = wire.ReadStatus([]byte(first), &j.Status)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("job %v: %w", j.ID, err)
 	}
-	if r.payload != "" {
-		j.Payload = []byte(r.payload)
+	if result != "" {
+		j.Result = []byte(result)
 	}
-	if r.result != "" {
-		j.Result = []byte(r.result)
-	}
+	owner := words[3]
 	if !strings.Contains(owner, "/") {
 		return &j, nil
 	}
@@ -79,24 +100,36 @@ func parseClaim(text string) (e haulier.Event, at time.Time, err error) {
 	return e, time.UnixMicro(us).UTC(), nil
 }
 
-// specText encodes a spec without its payload, which stands apart.
-func specText(s *haulier.Spec) string {
-	if len(s.Payload) == 0 {
-		return rueidis.BinaryString(wire.AppendSpec(nil, s))
+// specText encodes a spec with its payload behind it, which is left out for a change.
+func specText(s *haulier.Spec, payload []byte) string {
+	bare := s
+	if len(s.Payload) > 0 {
+		c := *s
+		c.Payload = nil
+		bare = &c
 	}
-	bare := *s
-	bare.Payload = nil
-	return rueidis.BinaryString(wire.AppendSpec(nil, &bare))
+	var room [512]byte
+	encoded := wire.AppendSpec(room[:0], bare)
+	return rueidis.BinaryString(appendBehind(make([]byte, 0, 8+len(encoded)+len(payload)), encoded, payload))
 }
 
-// statusText encodes a status without its result, which stands apart.
-func statusText(s *haulier.Status) string {
-	if len(s.Result) == 0 {
-		return rueidis.BinaryString(wire.AppendStatus(nil, s))
+// statusText encodes how a job stands and its status, with the result behind it.
+func statusText(spec *haulier.Spec, s *haulier.Status) string {
+	bare := s
+	if len(s.Result) > 0 {
+		c := *s
+		c.Result = nil
+		bare = &c
 	}
-	bare := *s
-	bare.Result = nil
-	return rueidis.BinaryString(wire.AppendStatus(nil, &bare))
+	var room [512]byte
+	encoded := wire.AppendStatus(room[:0], bare)
+	b := make([]byte, 0, 128+len(encoded)+len(s.Result))
+	b = append(strconv.AppendUint(b, s.Rev, 10), ' ')
+	b = append(append(b, s.State.String()...), ' ')
+	b = append(strconv.AppendInt(b, int64(spec.Priority), 10), ' ')
+	b = append(append(b, sessionText(s)...), ' ')
+	b = append(append(b, laneText(spec.Lane())...), '\n')
+	return rueidis.BinaryString(appendBehind(b, encoded, s.Result))
 }
 
 // sessionText is the owner of a job, "-" when it has none.

@@ -3,7 +3,8 @@
 //
 // All keys begin with a prefix in braces, {haulier}: unless said, and so lie in one slot of a Cluster:
 //
-//	job:ID          hash   at: REV STATE PRIORITY r|- SESSION|- LANE; spec, status (package wire), payload, result
+//	job:ID          string length of the spec, spec (package wire), payload
+//	status:ID       string REV STATE PRIORITY SESSION LANE; then length of the status, status (package wire), result
 //	jobs:TENANT     zset   jobs of a tenant, by id
 //	tenants         set    those with jobs
 //	ready:PRIO:LANE zset   pending ones of a band, by time and id
@@ -25,7 +26,7 @@
 //
 // Each Commit and each Claim is one call of a script (folder lua), which looks at all that is expected before it
 // writes anything. What a claim makes of a job is not written as a status: the script notes the
-// claim in at, as TIME/SESSION/WORKER in place of the session, and whoever reads the job applies it by the rule book.
+// claim as TIME/SESSION/WORKER in place of the session, and whoever reads the job applies it by the rule book.
 //
 // Each call that changes jobs appends what it changed to the streams, within the script. Every server reads
 // them, and tells its watchers of all changes in its order, of its own too (feed.go).
