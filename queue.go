@@ -109,6 +109,8 @@ type RenewRequest struct {
 	Claims uint64
 	// Drain: give no more jobs to this session.
 	Drain bool
+	// Load of the worker's machine; nil: not known.
+	Load *Load
 }
 
 // RenewReply is the answer to a renewal.

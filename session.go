@@ -18,12 +18,22 @@ type Session struct {
 	Host        string            `json:"host,omitempty"`      // of the machine
 	PID         int               `json:"pid,omitempty"`       // of the worker's process
 	Version     string            `json:"version,omitempty"`   // of the worker's program
+	Addresses   []string          `json:"addresses,omitempty"` // of the machine, without those that lead nowhere else
+	Load        *Load             `json:"load,omitempty"`      // of the machine, with the last renewal that this server heard
 	Labels      map[string]string `json:"labels,omitempty"`    // what jobs may ask for (Spec.RunsOn); os, arch and host unless the worker says otherwise
 	StartedAt   time.Time         `json:"started_at"`          // when it was opened
 	SeenAt      time.Time         `json:"seen_at,omitzero"`    // last renewal that this server heard
 	Connected   bool              `json:"connected,omitempty"` // a renewal waits at this server right now
 	Draining    bool              `json:"draining,omitempty"`  // takes no more jobs
 	Jobs        int               `json:"jobs"`                // that it holds
+	Holding     []ID              `json:"holding,omitempty"`   // the first MaxHolding of these; only Operator.Sessions fills it in
+}
+
+// Load is how busy a machine is.
+type Load struct {
+	CPU         float64 `json:"cpu"`          // busy share of all processors since the last time, in percent
+	MemoryUsed  int64   `json:"memory_used"`  // bytes that nothing else can have
+	MemoryTotal int64   `json:"memory_total"` // bytes
 }
 
 // Bounds of a session.
@@ -33,6 +43,8 @@ const (
 	MaxConcurrency = 100_000
 	MaxClaim       = 1000 // jobs in one claim
 	MaxReports     = 2000 // reports in one request
+	MaxHolding     = 100  // jobs named in Session.Holding
+	MaxHosts       = 32   // addresses of a session's machine
 )
 
 // Serves reports whether the session may run jobs of the tenant.

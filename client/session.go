@@ -27,8 +27,10 @@ func (c *Client) OpenSession(ctx context.Context, s haulier.Session) (haulier.Se
 		Host        string            `json:"host,omitempty"`
 		PID         int               `json:"pid,omitempty"`
 		Version     string            `json:"version,omitempty"`
+		Addresses   []string          `json:"addresses,omitempty"`
+		Load        *haulier.Load     `json:"load,omitempty"`
 		Labels      map[string]string `json:"labels,omitempty"`
-	}{s.ID, s.Worker, s.Tenants, s.Queues, s.Kinds, s.Types, s.Concurrency, s.Lease, s.Host, s.PID, s.Version, s.Labels}
+	}{s.ID, s.Worker, s.Tenants, s.Queues, s.Kinds, s.Types, s.Concurrency, s.Lease, s.Host, s.PID, s.Version, s.Addresses, s.Load, s.Labels}
 	var out haulier.Session
 	// A session that was opened unnoticed expires by itself, so opening is safe to repeat.
 	err := c.send(ctx, &call{method: http.MethodPost, path: "/v1/sessions", repeat: true}, in, &out)

@@ -123,7 +123,7 @@ func completeSession(s *haulier.Session) error {
 	if len(s.Queues) == 0 {
 		s.Queues = map[string]int{"*": 1}
 	}
-	s.Draining, s.Connected, s.Jobs = false, false, 0
+	s.Draining, s.Connected, s.Jobs, s.Holding = false, false, 0, nil
 	return checkSession(s)
 }
 
@@ -163,7 +163,35 @@ func checkSession(s *haulier.Session) error {
 			return err
 		}
 	}
-	return nil
+	return checkFacts(s)
+}
+
+// checkFacts bounds what a worker tells of its machine.
+func checkFacts(s *haulier.Session) error {
+	size := len(s.Host) + len(s.Version)
+	for k, v := range s.Labels {
+		size += len(k) + len(v)
+	}
+	for _, a := range s.Addresses {
+		size += len(a)
+	}
+	switch {
+	case len(s.Addresses) > haulier.MaxHosts:
+		return field("addresses", fmt.Sprintf("has %d entries: at most %d", len(s.Addresses), haulier.MaxHosts))
+	case size > maxFacts:
+		return field("labels", fmt.Sprintf("come to %d bytes with host, version and addresses: at most %d", size, maxFacts))
+	}
+	return checkLoad(s.Load)
+}
+
+// maxFacts is the most bytes of the words that a worker says of itself.
+const maxFacts = 16 << 10
+
+func checkLoad(l *haulier.Load) error {
+	if l == nil || l.CPU >= 0 && l.CPU <= 100 && l.MemoryUsed >= 0 && l.MemoryTotal >= 0 {
+		return nil
+	}
+	return field("load", "is negative, or has a cpu of more than 100 percent")
 }
 
 // Renew implements haulier.Consumer.
@@ -176,6 +204,9 @@ func (e *Engine) Renew(ctx context.Context, r haulier.RenewRequest) (haulier.Ren
 	if s.ended() {
 		return reply, s.lost()
 	}
+	if err := checkLoad(r.Load); err != nil {
+		return reply, err
+	}
 	now, err := e.now(ctx)
 	if err != nil {
 		return reply, err
@@ -184,7 +215,7 @@ func (e *Engine) Renew(ctx context.Context, r haulier.RenewRequest) (haulier.Ren
 	if err := e.store.Renew(ctx, s.ID, lease); err != nil {
 		return reply, fmt.Errorf("renew session: %w", e.gone(s, err))
 	}
-	renewal := s.connect(now, r.Drain)
+	renewal := s.connect(now, &r)
 	// A worker that knows this run of the server was asked, if there was anything to ask: no list means that it holds nothing.
 	told := len(r.Held) > 0 || r.Epoch == e.epoch && e.hold.active()
 	if told {

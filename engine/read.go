@@ -175,6 +175,10 @@ func (e *Engine) Counts(ctx context.Context, tenant string) ([]haulier.Count, er
 // Sessions implements haulier.Operator.
 func (e *Engine) Sessions(_ context.Context, tenant string) ([]haulier.Session, error) {
 	out := e.sessions.list(tenant)
+	held := e.sessions.holding()
+	for i := range out {
+		out[i].Holding = held[out[i].ID]
+	}
 	slices.SortFunc(out, func(a, b haulier.Session) int {
 		return cmp.Or(cmp.Compare(a.Worker, b.Worker), cmp.Compare(a.ID.String(), b.ID.String()))
 	})

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -101,13 +102,16 @@ func (s *session) toldAll() bool {
 }
 
 // connect notes a renewal that begins to wait; the result names it.
-func (s *session) connect(now time.Time, drain bool) uint64 {
+func (s *session) connect(now time.Time, r *haulier.RenewRequest) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.renewals++
 	s.connected++
 	s.info.SeenAt = now
-	s.info.Draining = s.info.Draining || drain
+	s.info.Draining = s.info.Draining || r.Drain
+	if r.Load != nil {
+		s.info.Load = r.Load
+	}
 	return s.renewals
 }
 
@@ -186,6 +190,22 @@ func (t *sessions) list(tenant string) []haulier.Session {
 		}
 	}
 	return out
+}
+
+// holding returns some of the jobs that each session holds: the first MaxHolding that are found, by id.
+func (t *sessions) holding() map[haulier.ID][]haulier.ID {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	held := map[haulier.ID][]haulier.ID{}
+	for id, s := range t.owners {
+		if list := held[s.ID]; len(list) < haulier.MaxHolding {
+			held[s.ID] = append(list, id)
+		}
+	}
+	for _, list := range held {
+		slices.SortFunc(list, func(a, b haulier.ID) int { return bytes.Compare(a[:], b[:]) })
+	}
+	return held
 }
 
 // changed keeps who holds which job, and tells sessions of cancellations.

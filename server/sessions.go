@@ -55,7 +55,9 @@ type sessionBody struct {
 	Host        string            `json:"host,omitempty"`
 	PID         int               `json:"pid,omitempty"`
 	Version     string            `json:"version,omitempty"`
-	Labels      map[string]string `json:"labels,omitempty"`
+	Addresses   []string          `json:"addresses,omitempty" doc:"of the machine, at most 32"`
+	Load        *haulier.Load     `json:"load,omitempty" doc:"of the machine"`
+	Labels      map[string]string `json:"labels,omitempty" doc:"what jobs may ask for in runs_on"`
 }
 
 type renewBody struct {
@@ -63,6 +65,7 @@ type renewBody struct {
 	Epoch string           `json:"epoch,omitempty" doc:"epoch of the reply before"`
 	Held  []haulier.Ref    `json:"held,omitempty" doc:"the jobs that the worker runs; needed when resend asked for them"`
 	Drain bool             `json:"drain,omitempty" doc:"give this session no more jobs"`
+	Load  *haulier.Load    `json:"load,omitempty" doc:"how busy the worker's machine is"`
 	// Of RenewRequest.Settle.
 	Settle bool `json:"settle,omitempty" doc:"held is all that the worker holds, and no claim is under way: what the session has besides goes back to its lanes"`
 	// Of RenewRequest.Claims.
@@ -102,7 +105,7 @@ func (c *call) openSession() error {
 	}
 	s, err := c.Queue.OpenSession(c.ctx(), haulier.Session{
 		ID: b.ID, Worker: b.Worker, Tenants: b.Tenants, Queues: b.Queues, Kinds: b.Kinds, Types: b.Types, Concurrency: b.Concurrency,
-		Lease: b.Lease, Host: b.Host, PID: b.PID, Version: b.Version, Labels: b.Labels,
+		Lease: b.Lease, Host: b.Host, PID: b.PID, Version: b.Version, Addresses: b.Addresses, Load: b.Load, Labels: b.Labels,
 	})
 	if err != nil {
 		return err
@@ -167,7 +170,7 @@ func (c *call) renewRequest() (haulier.RenewRequest, error) {
 	}
 	var b renewBody
 	err := c.readJSON(&b)
-	return haulier.RenewRequest{Wait: time.Duration(b.Wait), Epoch: b.Epoch, Held: b.Held, Drain: b.Drain, Settle: b.Settle, Claims: b.Claims}, err
+	return haulier.RenewRequest{Wait: time.Duration(b.Wait), Epoch: b.Epoch, Held: b.Held, Drain: b.Drain, Settle: b.Settle, Claims: b.Claims, Load: b.Load}, err
 }
 
 func (c *call) closeSession() error {

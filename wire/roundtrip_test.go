@@ -112,13 +112,20 @@ func ref(t *rapid.T) haulier.Ref {
 	return haulier.Ref{Job: id(t), Attempt: rapid.Int().Draw(t, "attempt")}
 }
 
+func busy(t *rapid.T) *haulier.Load {
+	if rapid.Bool().Draw(t, "not known") {
+		return nil
+	}
+	return &haulier.Load{CPU: rapid.Float64Range(0, 100).Draw(t, "cpu"), MemoryUsed: some(t, rapid.Int64()), MemoryTotal: some(t, rapid.Int64())}
+}
+
 func session(t *rapid.T) haulier.Session {
 	return haulier.Session{
 		ID: id(t), Worker: text(t), Tenants: list(t, text),
 		Queues: some(t, rapid.MapOfN(rapid.String(), rapid.Int(), 1, 4)),
 		Kinds:  list(t, func(t *rapid.T) haulier.Kind { return haulier.Kind(text(t)) }), Types: list(t, text),
 		Concurrency: rapid.Int().Draw(t, "concurrency"), Lease: duration(t), Host: text(t), PID: some(t, rapid.Int()),
-		Version: text(t), Labels: labels(t), StartedAt: moment(t), SeenAt: moment(t),
+		Version: text(t), Addresses: list(t, text), Load: busy(t), Holding: list(t, id), Labels: labels(t), StartedAt: moment(t), SeenAt: moment(t),
 		Connected: rapid.Bool().Draw(t, "connected"), Draining: rapid.Bool().Draw(t, "draining"), Jobs: some(t, rapid.Int()),
 	}
 }
@@ -180,7 +187,7 @@ func TestWhatWasAppendedIsParsed(t *testing.T) {
 	t.Run("reports", func(t *testing.T) { comesBack(t, items(report), wire.AppendReports, wire.ParseReports) })
 	t.Run("renewal", func(t *testing.T) {
 		comesBack(t, func(t *rapid.T) haulier.RenewRequest {
-			return haulier.RenewRequest{Session: id(t), Wait: time.Duration(duration(t)), Epoch: text(t), Held: list(t, ref), Drain: rapid.Bool().Draw(t, "drain"), Settle: rapid.Bool().Draw(t, "settle")}
+			return haulier.RenewRequest{Session: id(t), Wait: time.Duration(duration(t)), Epoch: text(t), Held: list(t, ref), Drain: rapid.Bool().Draw(t, "drain"), Settle: rapid.Bool().Draw(t, "settle"), Load: busy(t)}
 		}, byPointer(wire.AppendRenewRequest), wire.ParseRenewRequest)
 	})
 	t.Run("renewal's reply", func(t *testing.T) {

@@ -27,6 +27,9 @@ const (
 	sessionConnected
 	sessionDraining
 	sessionJobs
+	sessionAddress
+	sessionLoad
+	sessionHolding
 )
 
 // AppendSession appends s.
@@ -58,7 +61,15 @@ func AppendSession(b []byte, s *haulier.Session) []byte {
 	b = putTime(b, sessionSeenAt, s.SeenAt)
 	b = putBool(b, sessionConnected, s.Connected)
 	b = putBool(b, sessionDraining, s.Draining)
-	return putInt(b, sessionJobs, s.Jobs)
+	b = putInt(b, sessionJobs, s.Jobs)
+	for _, a := range s.Addresses {
+		b = putItem(b, sessionAddress, a)
+	}
+	b = putLoad(b, sessionLoad, s.Load)
+	for _, id := range s.Holding {
+		b = putItem(b, sessionHolding, id[:])
+	}
+	return b
 }
 
 // ParseSession is the reverse of AppendSession.
@@ -101,9 +112,43 @@ func ParseSession(b []byte) (haulier.Session, error) {
 			s.Draining = f.bool()
 		case sessionJobs:
 			s.Jobs = f.int()
+		case sessionAddress:
+			s.Addresses = more(&f, s.Addresses, f.name(), maxItems)
+		case sessionLoad:
+			s.Load = f.load()
+		case sessionHolding:
+			s.Holding = more(&f, s.Holding, f.id(), maxItems)
 		}
 	}
 	return s, f.err("session")
+}
+
+// A load is processors (1), memory in use (2) and memory (3).
+
+func putLoad(b []byte, num protowire.Number, l *haulier.Load) []byte {
+	if l == nil {
+		return b
+	}
+	b, mark := open(b, num)
+	b = putInt(putInt(putFloat(b, 1, l.CPU), 2, l.MemoryUsed), 3, l.MemoryTotal)
+	return shut(b, mark)
+}
+
+func (f *fields) load() *haulier.Load {
+	l := new(haulier.Load)
+	e := fields{rest: f.bytes()}
+	for e.next() {
+		switch e.num {
+		case 1:
+			l.CPU = e.float()
+		case 2:
+			l.MemoryUsed = e.int64()
+		case 3:
+			l.MemoryTotal = e.int64()
+		}
+	}
+	f.take(e.bad)
+	return l
 }
 
 // weight adds the field, a queue and its weight, to m and returns m, made when it was nil.
@@ -153,7 +198,7 @@ func (f *fields) ref() (r haulier.Ref) {
 	return r
 }
 
-// A renewal is session (1), wait (2), epoch (3), held (4), drain (5), settle (6) and claims (7).
+// A renewal is session (1), wait (2), epoch (3), held (4), drain (5), settle (6), claims (7) and load (8).
 
 // AppendRenewRequest appends r.
 func AppendRenewRequest(b []byte, r *haulier.RenewRequest) []byte {
@@ -163,7 +208,7 @@ func AppendRenewRequest(b []byte, r *haulier.RenewRequest) []byte {
 	b = putRefs(b, 4, r.Held)
 	b = putBool(b, 5, r.Drain)
 	b = putBool(b, 6, r.Settle)
-	return putUint(b, 7, r.Claims)
+	return putLoad(putUint(b, 7, r.Claims), 8, r.Load)
 }
 
 // ParseRenewRequest is the reverse of AppendRenewRequest.
@@ -186,6 +231,8 @@ func ParseRenewRequest(b []byte) (haulier.RenewRequest, error) {
 			r.Settle = f.bool()
 		case 7:
 			r.Claims = f.uint()
+		case 8:
+			r.Load = f.load()
 		}
 	}
 	return r, f.err("renewal")

@@ -62,8 +62,9 @@ func (s *session) leaseLeft() time.Duration {
 
 // renew sends one renewal and does what the reply says. The lease counts from when it was sent.
 func (s *session) renew(ctx context.Context, wait time.Duration, held []haulier.Ref, settle bool) (haulier.RenewReply, error) {
+	facts := load(ctx)
 	s.w.mu.Lock()
-	req := haulier.RenewRequest{Session: s.id, Wait: wait, Epoch: s.epoch, Held: held, Settle: settle, Claims: s.claims, Drain: s.draining}
+	req := haulier.RenewRequest{Session: s.id, Wait: wait, Epoch: s.epoch, Held: held, Settle: settle, Claims: s.claims, Drain: s.draining, Load: facts}
 	end := s.safeUntil()
 	s.w.mu.Unlock()
 	sent := time.Now()

@@ -273,7 +273,7 @@ func (w *Worker) openSession(ctx context.Context, id haulier.ID, left bool) (*se
 	in := haulier.Session{
 		ID: id, Worker: w.cfg.Name, Tenants: w.cfg.Tenants, Queues: w.cfg.Queues, Kinds: w.kinds(), Types: w.types(),
 		Concurrency: w.cfg.Concurrency, Lease: haulier.Duration(w.cfg.Lease), Host: host, PID: os.Getpid(),
-		Version: w.cfg.Version, Labels: labels(w.cfg.Labels, host),
+		Version: w.cfg.Version, Labels: labels(w.cfg.Labels, host), Addresses: addresses(), Load: load(ctx),
 	}
 	var wait backoff
 	for {
@@ -298,16 +298,6 @@ func (w *Worker) openSession(ctx context.Context, id haulier.ID, left bool) (*se
 			return nil, nil
 		}
 	}
-}
-
-// labels are the given ones and what is known of the machine, in the words of Go: os, arch and host.
-func labels(given map[string]string, host string) map[string]string {
-	all := map[string]string{"os": runtime.GOOS, "arch": runtime.GOARCH}
-	if host != "" {
-		all["host"] = host
-	}
-	maps.Copy(all, given)
-	return all
 }
 
 // final reports whether an error will not go away by itself.

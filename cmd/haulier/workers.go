@@ -20,7 +20,7 @@ func (p *program) workersCommand() *cobra.Command {
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use: "list", Short: "List workers", Aliases: []string{"ls"}, Args: cobra.NoArgs,
-		RunE: p.withWorkers(func(all []haulier.Session, _ []string) error {
+		RunE: p.withWorkers(func(_ context.Context, _ haulier.Queue, all []haulier.Session, _ []string) error {
 			if p.settings.json() {
 				return p.printJSON(map[string]any{"workers": all})
 			}
@@ -30,7 +30,7 @@ func (p *program) workersCommand() *cobra.Command {
 	}, &cobra.Command{
 		Use: "get NAME", Short: "Show all there is to know of a worker", Args: cobra.ExactArgs(1),
 		Long: "Show all there is to know of a worker, by its name or the id of its session.",
-		RunE: p.withWorkers(func(all []haulier.Session, args []string) error {
+		RunE: p.withWorkers(func(ctx context.Context, q haulier.Queue, all []haulier.Session, args []string) error {
 			found := slices.DeleteFunc(all, func(s haulier.Session) bool { return s.Worker != args[0] && s.ID.String() != args[0] })
 			if len(found) == 0 {
 				return fmt.Errorf("%w: no worker %s is connected; `haulier workers list` shows those that are", haulier.ErrNotFound, args[0])
@@ -39,7 +39,11 @@ func (p *program) workersCommand() *cobra.Command {
 				return p.printJSON(map[string]any{"workers": found})
 			}
 			for i := range found {
-				p.printWorker(&found[i], time.Now())
+				held, err := q.Get(ctx, p.settings.Tenant, found[i].Holding)
+				if err != nil {
+					return err
+				}
+				p.printWorker(&found[i], held, time.Now())
 			}
 			return nil
 		}),
@@ -47,7 +51,7 @@ func (p *program) workersCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *program) withWorkers(do func(all []haulier.Session, args []string) error) func(*cobra.Command, []string) error {
+func (p *program) withWorkers(do func(ctx context.Context, q haulier.Queue, all []haulier.Session, args []string) error) func(*cobra.Command, []string) error {
 	return p.asking(impatient, func(ctx context.Context, q haulier.Queue, args []string) error {
 		all, err := q.Sessions(ctx, p.settings.Tenant)
 		if err != nil {
@@ -56,7 +60,7 @@ func (p *program) withWorkers(do func(all []haulier.Session, args []string) erro
 		if all == nil {
 			all = []haulier.Session{}
 		}
-		return do(all, args)
+		return do(ctx, q, all, args)
 	})
 }
 
@@ -110,14 +114,14 @@ func sessionState(s *haulier.Session, now time.Time) string {
 	return "connected"
 }
 
-func (p *program) printWorker(s *haulier.Session, now time.Time) {
+func (p *program) printWorker(s *haulier.Session, held []*haulier.Job, now time.Time) {
 	for _, f := range []struct {
 		name string
 		v    any
 	}{
 		{"worker", s.Worker}, {"state", sessionState(s, now)}, {"session", s.ID},
 		{"jobs", fmt.Sprintf("%d of %d", s.Jobs, s.Concurrency)}, {"runs", runsWords(s)}, {"queues", queueWords(s)},
-		{"tenants", strings.Join(s.Tenants, ",")}, {"lease", s.Lease}, {"host", s.Host}, {"pid", s.PID}, {"version", s.Version},
+		{"tenants", strings.Join(s.Tenants, ",")}, {"lease", s.Lease}, {"host", s.Host}, {"addresses", strings.Join(s.Addresses, ", ")}, {"load", loadWords(s.Load)}, {"pid", s.PID}, {"version", s.Version},
 		{"since", stamp(s.StartedAt) + ", " + ago(s.StartedAt, now)},
 	} {
 		fmt.Fprintf(p.out, "%-9s %s\n", f.name, oneLine(fmt.Sprint(f.v)))
@@ -125,4 +129,20 @@ func (p *program) printWorker(s *haulier.Session, now time.Time) {
 	for _, k := range slices.Sorted(maps.Keys(s.Labels)) {
 		fmt.Fprintf(p.out, "%-9s %s\n", "label", oneLine(k+"="+s.Labels[k]))
 	}
+	for _, j := range held {
+		if j != nil {
+			fmt.Fprintf(p.out, "%-9s %v %s, %v %s\n", "holds", j.ID, oneLine(j.Type), j.State, ago(j.UpdatedAt, now))
+		}
+	}
+	if more := s.Jobs - len(s.Holding); more > 0 {
+		fmt.Fprintf(p.out, "%-9s %d more jobs\n", "holds", more)
+	}
+}
+
+// loadWords say how busy a machine is.
+func loadWords(l *haulier.Load) string {
+	if l == nil {
+		return "not known"
+	}
+	return fmt.Sprintf("processors %.0f%%, memory %s of %s", l.CPU, size(l.MemoryUsed), size(l.MemoryTotal))
 }

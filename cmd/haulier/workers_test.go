@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestWorkerLabels carries out the example of docs/workers.md.
-func TestWorkerLabels(t *testing.T) {
+// TestWorkerFacts carries out the example of docs/workers.md.
+func TestWorkerFacts(t *testing.T) {
 	t.Setenv(programVariable, "1")
 	env := home(t)
 	b := start(t, env, nil, "dev", "--listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "data"))
@@ -21,6 +21,12 @@ func TestWorkerLabels(t *testing.T) {
 	trainer.await("session opened")
 	do(t, env, nil, "jobs", "wait", id).expect(t, 0)
 	do(t, env, nil, "jobs", "get", id).expect(t, 0, "trainer", "on gpu=true")
-	do(t, env, nil, "workers", "get", "trainer").expect(t, 0, "gpu=true", "arch=")
+	r = do(t, env, nil, "run", "--detach", "--runs-on", "gpu=true", "--", "sh", "-c", "echo begun; exec sleep 600")
+	r.expect(t, 0)
+	held := strings.TrimSpace(r.out)
+	follow := start(t, env, nil, "jobs", "logs", "--follow", held)
+	follow.await("begun")
+	do(t, env, nil, "workers", "get", "trainer").expect(t, 0, "gpu=true", "arch=", "processors ", "holds     "+held+" exec, running")
+	do(t, env, nil, "jobs", "cancel", held).expect(t, 0)
 	do(t, env, nil, "run", "--runs-on", "gpu", "--", "true").expect(t, 2)
 }

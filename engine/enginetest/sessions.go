@@ -333,6 +333,21 @@ var sessions = []behaviour{
 			t.Fatalf("claimed %v", j.Lane())
 		}
 	}},
+	{"a session shows what it holds, and how busy its machine was at the last renewal", func(t *testing.T, h *Harness) {
+		id := h.add(nil)
+		s := h.open(func(s *haulier.Session) { s.Addresses = []string{"192.0.2.1"} })
+		h.claimOne(s)
+		if _, err := h.Renew(t.Context(), haulier.RenewRequest{Session: s, Load: &haulier.Load{CPU: 12.5, MemoryUsed: 1, MemoryTotal: 2}}); err != nil {
+			t.Fatal(err)
+		}
+		all, err := h.Sessions(t.Context(), "")
+		if err != nil || len(all) != 1 || all[0].Jobs != 1 || !slices.Equal(all[0].Holding, []haulier.ID{id}) || all[0].Load == nil || all[0].Load.CPU != 12.5 {
+			t.Fatalf("%+v, %v", all, err)
+		}
+		if _, err := h.Renew(t.Context(), haulier.RenewRequest{Session: s, Load: &haulier.Load{CPU: 101}}); !errors.Is(err, haulier.ErrInvalid) {
+			t.Errorf("a load of more than all: %v", err)
+		}
+	}},
 	{"a claim that waits hears of a job that runs on its labels", func(t *testing.T, h *Harness) {
 		waits := h.claiming(h.open(func(s *haulier.Session) { s.Labels = map[string]string{"gpu": "true"} }))
 		id := h.add(func(s *haulier.Spec) { s.RunsOn = map[string]string{"gpu": "true"} })
