@@ -415,15 +415,60 @@ func TestCuts(t *testing.T) {
 
 func TestKill(t *testing.T) {
 	t.Run("what was acknowledged is there after an etcd alone was killed", func(t *testing.T) {
-		testKill(t, []*services.EtcdServer{services.StartEtcd(t, t.TempDir(), services.EtcdSettings...)})
+		e := services.StartEtcd(t, t.TempDir(), services.EtcdSettings...)
+		testBlows(t, []*services.EtcdServer{e}, func(int, func()) {
+			e.Kill()
+			e.Restart(t)
+		})
 	})
 	t.Run("of three members one may die at a time", func(t *testing.T) {
-		testKill(t, services.StartEtcdCluster(t, t.TempDir(), 3))
+		members := services.StartEtcdCluster(t, t.TempDir(), 3)
+		testBlows(t, members, func(i int, more func()) {
+			e := members[i%len(members)]
+			e.Kill()
+			more()
+			e.Restart(t)
+		})
+	})
+	t.Run("the office of the leader may go from member to member", func(t *testing.T) {
+		members := services.StartEtcdCluster(t, t.TempDir(), 3)
+		testBlows(t, members, func(i int, _ func()) { lead(t, members, i) })
 	})
 }
 
-// testKill kills one member after the other, and starts it again, while clients are at work.
-func testKill(t *testing.T, members []*services.EtcdServer) {
+// lead makes one of the members the leader, or the next if it is that already.
+func lead(t *testing.T, members []*services.EtcdServer, i int) {
+	t.Helper()
+	var id, leader uint64
+	var at string
+	for k, e := range slices.Concat(members[i:], members[:i]) {
+		c, err := clientv3.New(clientv3.Config{Endpoints: []string{e.Addr}, Logger: zap.NewNop()})
+		must(t, err)
+		defer c.Close()
+		status, err := c.Status(t.Context(), e.Addr)
+		must(t, err)
+		leader = status.Leader
+		switch me := status.Header.MemberId; {
+		case me == leader:
+			at = e.Addr
+		case id == 0 || k == 0:
+			id = me
+		}
+	}
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{at}, Logger: zap.NewNop()})
+	must(t, err)
+	defer c.Close()
+	_, err = c.MoveLeader(t.Context(), id)
+	must(t, err)
+	status, err := c.Status(t.Context(), at)
+	must(t, err)
+	if status.Leader == leader {
+		t.Errorf("member %x still leads", leader)
+	}
+}
+
+// testBlows has clients at work while the members are struck three times. What is more waits until clients have got on.
+func testBlows(t *testing.T, members []*services.EtcdServer, strike func(i int, more func())) {
 	url := "etcd://"
 	for i, e := range members {
 		if i > 0 {
@@ -468,12 +513,7 @@ func testKill(t *testing.T, members []*services.EtcdServer) {
 	}
 	for i := range 3 {
 		more()
-		e := members[i%len(members)]
-		e.Kill()
-		if len(members) > 1 {
-			more()
-		}
-		e.Restart(t)
+		strike(i, more)
 	}
 	more()
 	ended.Store(true)
@@ -582,6 +622,49 @@ func TestFullEtcd(t *testing.T) {
 	if _, err := s.Doc(t.Context(), "other", "k"); err != nil {
 		t.Errorf("a full etcd can't be read: %v", err)
 	}
+}
+
+// TestPermissions works as a user who may only read, and then as one who has what docs/etcd.md asks for.
+func TestPermissions(t *testing.T) {
+	e := services.StartEtcd(t, t.TempDir(), services.EtcdSettings...)
+	insert(t, open(t, e.URL("haulier")), 3)
+	as := func(user, password string) *clientv3.Client {
+		c, err := clientv3.New(clientv3.Config{Endpoints: []string{e.Addr}, Logger: zap.NewNop(), Username: user, Password: password})
+		must(t, err)
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	may := func(c *clientv3.Client, what clientv3.PermissionType) {
+		t.Helper()
+		_, err := c.RoleGrantPermission(t.Context(), "jobs", "/haulier/", clientv3.GetPrefixRangeEnd("/haulier/"), what)
+		must(t, err)
+	}
+	c := as("", "")
+	for _, name := range []string{"root", "jobs"} {
+		_, err := c.RoleAdd(t.Context(), name)
+		must(t, err)
+		_, err = c.UserAdd(t.Context(), name, "secret")
+		must(t, err)
+		_, err = c.UserGrantRole(t.Context(), name, name)
+		must(t, err)
+	}
+	may(c, clientv3.PermissionType(clientv3.PermRead))
+	_, err := c.AuthEnable(t.Context())
+	must(t, err)
+	s := open(t, "etcd://jobs:secret@"+e.Addr+"/haulier")
+	err = s.Commit(t.Context(), &haulier.Batch{Insert: newJobs(1)})
+	if !errors.Is(err, haulier.ErrUnavailable) || !strings.Contains(err.Error(), "needs to read and write") {
+		t.Errorf("who may only read is told: %v, want ErrUnavailable that says what is needed", err)
+	}
+	if n := pending(t, s); n != 3 {
+		t.Errorf("%d jobs can be read, want 3", n)
+	}
+	may(as("root", "secret"), clientv3.PermissionType(clientv3.PermReadWrite))
+	insert(t, s, 1)
+	if got := claim(t, s, newSession(t, s), 4); len(got) != 4 {
+		t.Errorf("claimed %d jobs, want 4", len(got))
+	}
+	storetest.Check(t.Context(), t, s)
 }
 
 func TestURLs(t *testing.T) {

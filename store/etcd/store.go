@@ -138,7 +138,7 @@ func (s *Store) probe(ctx context.Context, few bool) error {
 	s.most.Store(neededOps)
 	never := make([]*pb.RequestOp, neededOps) // an empty comparison holds, so that these are counted, and not carried out
 	for i := range never {
-		never[i] = rangeOp(&pb.RangeRequest{Key: []byte{0}})
+		never[i] = rangeOp(&pb.RangeRequest{Key: []byte(s.prefix)}) // which the user may read, if any
 	}
 	_, err := s.send(ctx, &pb.TxnRequest{Failure: never})
 	switch {

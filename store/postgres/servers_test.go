@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -344,6 +345,7 @@ func lonely(t *testing.T, ctx context.Context, s *postgres.Store) (lost int) { /
 }
 
 func TestCrashOfTheDatabase(t *testing.T) {
+	t.Parallel()
 	p := services.StartPostgres(t)
 	s, err := postgres.Open(t.Context(), p.URL(), postgres.Options{})
 	if err != nil {
@@ -394,6 +396,68 @@ func TestCrashOfTheDatabase(t *testing.T) {
 	if got := all(t, other); len(got) != len(jobs) {
 		t.Errorf("%d jobs are there, %d were acknowledged", len(got), len(jobs))
 	}
+}
+
+// TestFailOver has a standby take the place of a primary that died: the store that was open fails, and who opens it anew by
+// the same URL finds all that was acknowledged.
+func TestFailOver(t *testing.T) {
+	t.Parallel()
+	primary := services.StartPostgres(t, "fsync=off", "full_page_writes=off")
+	standby := services.StartStandby(t, primary, "fsync=off", "full_page_writes=off")
+	execute(t, primary.URL(), `ALTER SYSTEM SET synchronous_standby_names = '*'`)
+	execute(t, primary.URL(), `SELECT pg_reload_conf()`)
+	url := primary.URL() + "," + standby.Dir + "&target_session_attrs=read-write"
+	s, err := postgres.Open(t.Context(), url, postgres.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := postgres.Open(t.Context(), standby.URL(), postgres.Options{}); !errors.Is(err, haulier.ErrUnavailable) || !strings.Contains(err.Error(), "target_session_attrs=read-write") {
+		t.Errorf("at the standby: %v, want ErrUnavailable that says how to find the primary", err)
+	}
+	session := openSession(t, s)
+	var wg sync.WaitGroup
+	var acknowledged [4][]haulier.ID
+	for i := range acknowledged {
+		wg.Go(func() {
+			for {
+				j := newJobs(1)
+				if err := s.Commit(context.Background(), &haulier.Batch{Insert: j, Sync: true}); errors.Is(err, haulier.ErrUnavailable) {
+					return
+				} else if err != nil {
+					t.Error(err)
+					return
+				}
+				acknowledged[i] = append(acknowledged[i], j[0].ID)
+			}
+		})
+	}
+	<-time.After(300 * time.Millisecond)
+	primary.Kill()
+	wg.Wait()
+	execute(t, standby.URL(), `SELECT pg_promote()`)
+	select {
+	case <-s.Failed():
+	case <-time.After(20 * time.Second):
+		t.Fatal("the store goes on over the standby, which may lack claims")
+	}
+	again, err := postgres.Open(t.Context(), url, postgres.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if !again.Opened().ClaimsLost {
+		t.Error("claims are not said to be lost")
+	}
+	ids := slices.Concat(acknowledged[:]...)
+	jobs, err := again.Jobs(t.Context(), ids)
+	if err != nil || len(ids) == 0 || slices.Contains(jobs, nil) {
+		t.Errorf("of %d jobs that were acknowledged, some are gone: %v", len(ids), err)
+	}
+	if got, err := again.Claim(t.Context(), session, "w", []haulier.Take{{Band: band, N: 1}}); err != nil || len(got) != 1 {
+		t.Errorf("claimed %d jobs: %v", len(got), err)
+	}
+	storetest.Check(t.Context(), t, again)
 }
 
 func TestTablesOfANewerProgram(t *testing.T) {

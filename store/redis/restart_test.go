@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -184,6 +185,64 @@ func TestLossOfData(t *testing.T) {
 	if again.Opened().ClaimsLost {
 		t.Error("a store that was emptied has no claims to lose")
 	}
+}
+
+// TestLossOfTheLastSecond has Redis forget the end of its file, as a loss of power does with appendfsync everysec: the store that has heard
+// of more fails, and who opens it anew finds what was there before, whole, and is told that claims may be lost.
+func TestLossOfTheLastSecond(t *testing.T) {
+	dir := t.TempDir()
+	server := services.StartRedis(t, dir, "--save", "", "--appendfsync", "everysec")
+	s := open(t, server.URL(""), redis.Options{})
+	session := newSession(t, s)
+	kept, lost := newJobs(10), newJobs(5)
+	if err := s.Commit(t.Context(), &haulier.Batch{Insert: kept}); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(dir + "/appendonlydir/*.incr.aof")
+	if err != nil || len(files) != 1 {
+		t.Fatal("the file that Redis appends to: ", files, err)
+	}
+	synced, err := os.Stat(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if jobs, err := s.Claim(t.Context(), session, "w", []haulier.Take{{Band: benchBand, N: 3}}); err != nil || len(jobs) != 3 {
+		t.Fatalf("%d jobs were claimed: %v", len(jobs), err)
+	}
+	if err := s.Commit(t.Context(), &haulier.Batch{Insert: lost}); err != nil {
+		t.Fatal(err)
+	}
+	server.Kill()
+	if err := os.Truncate(files[0], synced.Size()); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	again := open(t, server.URL(""), redis.Options{})
+	if !again.Opened().ClaimsLost {
+		t.Error("claims are not said to be lost")
+	}
+	if err := again.Commit(t.Context(), &haulier.Batch{Insert: newJobs(8)}); err != nil { // as many changes as were lost, and others
+		t.Fatal(err)
+	}
+	select {
+	case <-s.Failed():
+	case <-time.After(20 * time.Second):
+		t.Fatal("the store goes on that knows of what is lost")
+	}
+	if _, err := s.Claim(t.Context(), session, "w", []haulier.Take{{Band: benchBand, N: 3}}); !errors.Is(err, haulier.ErrUnavailable) {
+		t.Errorf("a claim of the store that has failed: %v, want ErrUnavailable", err)
+	}
+	for i, batch := range [][]haulier.Job{kept, lost} {
+		for _, j := range batch {
+			found, err := again.Jobs(t.Context(), []haulier.ID{j.ID})
+			if err != nil || (found[0] == nil) != (i == 1) || found[0] != nil && found[0].State != haulier.Pending {
+				t.Errorf("job %v of part %d is %+v: %v", j.ID, i, found, err)
+			}
+		}
+	}
+	storetest.Check(t.Context(), t, again)
 }
 
 // TestClaimsLost says that claims may be lost after a restart of Redis, to all servers that open soon after.

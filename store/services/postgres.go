@@ -74,6 +74,27 @@ func StartPostgres(tb testing.TB, settings ...string) *PostgresServer {
 	return p
 }
 
+// StartStandby starts a server that follows another one, and removes it at the end of the test.
+func StartStandby(tb testing.TB, primary *PostgresServer, settings ...string) *PostgresServer {
+	tb.Helper()
+	p, err := emptyPostgres(primary.bin, settings...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(p.remove)
+	args := []string{"-D", p.Data(), "-h", primary.Dir, "-U", "haulier", "-R", "-X", "stream", "-c", "fast", "--no-sync"}
+	if err = p.hire(p.Dir); err == nil {
+		err = p.prepare("pg_basebackup", args...)
+	}
+	if err == nil {
+		err = p.Start()
+	}
+	if err != nil {
+		tb.Fatal("standby: ", err)
+	}
+	return p
+}
+
 // needPostgres finds the programs, and skips the test where there are none; in CI that is a failure.
 func needPostgres(tb testing.TB) (bin string) {
 	tb.Helper()
@@ -150,7 +171,7 @@ func emptyPostgres(bin string, settings ...string) (*PostgresServer, error) {
 	return &PostgresServer{Dir: dir, bin: bin, settings: settings}, nil
 }
 
-// initialize finds who may run the server, which root may not, and makes the database.
+// initialize makes the database.
 func (p *PostgresServer) initialize() error {
 	args := []string{"-D", p.Data(), "-U", "haulier", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"}
 	own := []string{p.Dir}
@@ -158,30 +179,44 @@ func (p *PostgresServer) initialize() error {
 		args = append(args, "--waldir", p.wal, "--wal-segsize=1")
 		own = append(own, p.Data(), p.wal)
 	}
-	if os.Getuid() == 0 {
-		for _, name := range []string{"postgres", "nobody"} {
-			u, err := user.Lookup(name)
-			if err != nil {
-				continue
-			}
-			uid, _ := strconv.Atoi(u.Uid) // of a system with numbers for users
-			gid, _ := strconv.Atoi(u.Gid)
-			p.as = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-			for _, dir := range own {
-				if err := os.Chown(dir, uid, gid); err != nil {
-					return err
-				}
-			}
-			break
-		}
+	if err := p.hire(own...); err != nil {
+		return err
 	}
+	return p.prepare("initdb", args...)
+}
+
+// hire finds who may run the server, which root may not, and gives them the folders.
+func (p *PostgresServer) hire(folders ...string) error {
+	if os.Getuid() != 0 {
+		return nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, _ := strconv.Atoi(u.Uid) // of a system with numbers for users
+		gid, _ := strconv.Atoi(u.Gid)
+		p.as = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+		for _, dir := range folders {
+			if err := os.Chown(dir, uid, gid); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return nil
+}
+
+// prepare runs one of PostgreSQL's programs to its end.
+func (p *PostgresServer) prepare(program string, args ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(p.bin, "initdb"), args...)
+	cmd := exec.CommandContext(ctx, filepath.Join(p.bin, program), args...)
 	cmd.Dir = p.Dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: p.as}
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("initdb: %w: %s", err, out)
+		return fmt.Errorf("%s: %w: %s", program, err, out)
 	}
 	return nil
 }
