@@ -151,11 +151,12 @@ func (l Lane) ParseRunsOn() map[string]string {
 // Kind says how a task runs.
 type Kind string
 
-// The kinds of task. Later kinds are wasi and script.
+// The kinds of task. One more will be script.
 const (
 	KindGo   Kind = "go"   // a function registered in a worker
 	KindExec Kind = "exec" // a command of the worker's machine
 	KindHTTP Kind = "http" // a call of an address
+	KindWasi Kind = "wasi" // a WebAssembly module
 	KindNone Kind = "none" // nothing: the job succeeds as soon as it may start, without a worker
 	// KindContainer is a container of an engine that the worker reaches.
 	KindContainer Kind = "container"
@@ -165,6 +166,7 @@ const (
 type Task struct {
 	Exec *ExecTask `json:"exec,omitempty"`
 	HTTP *HTTPTask `json:"http,omitempty"`
+	Wasi *WasiTask `json:"wasi,omitempty"`
 	None *NoTask   `json:"none,omitempty"`
 
 	Container *ContainerTask `json:"container,omitempty"`
@@ -180,6 +182,9 @@ func (t Task) Kind() Kind {
 	}
 	if t.HTTP != nil {
 		return KindHTTP
+	}
+	if t.Wasi != nil {
+		return KindWasi
 	}
 	if t.None != nil {
 		return KindNone
@@ -243,6 +248,33 @@ type Account struct {
 	Container json.RawMessage `json:"container,omitempty"`
 }
 
+// WasiTask is a WebAssembly module for WASI preview 1, run within the worker's process. It sees its working folder as /, and no network; its
+// clock and its random numbers are the same in each run unless it may have real ones. What it writes to its standard output is the result,
+// as far as MaxResult goes, and the whole of it a blob: see Status.ResultBlob. Standard error is the output of the job.
+//
+// The blobs stay as long as the job does.
+type WasiTask struct {
+	Module string            `json:"module"`           // address of the blob
+	Stdin  string            `json:"stdin,omitempty"`  // address of the blob that it reads; empty: the payload
+	Args   []string          `json:"args,omitempty"`   // its arguments; the name of the program, before them, is the type of the job
+	Env    map[string]string `json:"env,omitempty"`    // nothing of the worker's own is added
+	Memory int64             `json:"memory,omitempty"` // bytes that it may have at most; zero: as many as the worker allows
+	CPU    Duration          `json:"cpu,omitzero"`     // time of a processor that it may use; zero: no limit
+	Clock  bool              `json:"clock,omitempty"`  // it sees the time, and sleeps
+	Random bool              `json:"random,omitempty"` // its random numbers are ones
+}
+
+// Blobs are the addresses of the blobs that the task names.
+func (t Task) Blobs() []string {
+	switch {
+	case t.Wasi == nil:
+		return nil
+	case t.Wasi.Stdin == "":
+		return []string{t.Wasi.Module}
+	}
+	return []string{t.Wasi.Module, t.Wasi.Stdin}
+}
+
 // Status is how a job stands. Rev grows by one with each change.
 type Status struct {
 	Rev   uint64 `json:"rev"`
@@ -269,6 +301,7 @@ type Status struct {
 	Reason        string    `json:"reason,omitempty"`         // why the job stands where it does, in words
 	OutputVersion int       `json:"output_version,omitempty"` // of the fileset that attempt left; 0: none
 	Result        []byte    `json:"-"`                        // of the newest attempt; at most MaxResult
+	ResultBlob    string    `json:"result_blob,omitempty"`    // address of all that the newest attempt gave as its result, where it kept that
 	LogBlob       string    `json:"log_blob,omitempty"`
 	LogSize       int64     `json:"log_size,omitempty"` // bytes of output of the newest attempt
 	Account       *Account  `json:"account,omitempty"`  // of the newest attempt that ended; nil: nothing is known

@@ -169,10 +169,12 @@ type Report struct {
 	Percent float64       // of Progress; negative: unchanged
 	Step    string        // of Progress
 	Output  string        // of Finish: address of the manifest of what the job's output is to be; "": none
-	Account *Account      // of Finish; nil: nothing is known
-	Then    []Spec        // of Finish with outcome ok: jobs to add in the same commit, in the job's tenant
-	Log     []byte        // of any kind: output as log frames (see package joblog) from LogFrom on
-	LogFrom int64         // offset of Log in the attempt's output; what the server has already is dropped
+	// ResultBlob of Finish is the address of the whole result, which must be there; "": Result is all, or the rest was not kept.
+	ResultBlob string
+	Account    *Account // of Finish; nil: nothing is known
+	Then       []Spec   // of Finish with outcome ok: jobs to add in the same commit, in the job's tenant
+	Log        []byte   // of any kind: output as log frames (see package joblog) from LogFrom on
+	LogFrom    int64    // offset of Log in the attempt's output; what the server has already is dropped
 }
 
 // Operator is what people and their tools need.

@@ -122,21 +122,23 @@ type Event struct {
 	Attempt int    // of Reclaim, Start, Progress, Finish, Release, Abort
 	Outcome Outcome
 	Code    int
-	Error   string        // of Finish: why not ok. Of Cancel, Release, Abort: the reason
-	Result  []byte        // of Finish
-	Output  int           // of Finish: version of the fileset that it left
-	Percent float64       // of Progress; negative: unchanged
-	Step    string        // of Progress
-	Delay   time.Duration // of Finish with retry or error: overrides the back-off when positive. Of Release: before it may be claimed again
-	LogBlob string        // of Finish
-	LogSize int64         // of Finish
-	Account *Account      // of Finish
-	Key     string        // of Park, Call
-	Keys    []string      // of Admit
-	Waived  []string      // of Admit: keys that it waits for no longer
-	At      time.Time     // of Park (zero: none), Defer, StandBy
-	N       int           // of Served
-	Other   ID            // of Barred, Collapse
+	Error   string // of Finish: why not ok. Of Cancel, Release, Abort: the reason
+	Result  []byte // of Finish
+	Output  int    // of Finish: version of the fileset that it left
+	// ResultBlob of Finish is the address of the whole result.
+	ResultBlob string
+	Percent    float64       // of Progress; negative: unchanged
+	Step       string        // of Progress
+	Delay      time.Duration // of Finish with retry or error: overrides the back-off when positive. Of Release: before it may be claimed again
+	LogBlob    string        // of Finish
+	LogSize    int64         // of Finish
+	Account    *Account      // of Finish
+	Key        string        // of Park, Call
+	Keys       []string      // of Admit
+	Waived     []string      // of Admit: keys that it waits for no longer
+	At         time.Time     // of Park (zero: none), Defer, StandBy
+	N          int           // of Served
+	Other      ID            // of Barred, Collapse
 }
 
 // Next decides every change of a job's state; it is pure. It returns the status
@@ -249,13 +251,14 @@ func (j *Job) claimed(s *Status, e Event, now time.Time) {
 	s.RunAt, s.StartedAt = time.Time{}, time.Time{}
 	s.Percent, s.Step, s.Reason = 0, "", ""
 	s.Outcome, s.Code, s.Error, s.Result, s.OutputVersion, s.LogBlob, s.LogSize, s.Account = "", 0, "", nil, 0, "", 0, nil
+	s.ResultBlob = ""
 	s.log(now, "", e.By)
 }
 
 func (j *Job) finished(s *Status, e Event, now time.Time) {
 	s.Outcome, s.Code, s.Error = e.Outcome, e.Code, cut(e.Error, MaxErrorText)
 	s.Result = e.Result[:min(len(e.Result), MaxResult)]
-	s.OutputVersion, s.LogBlob, s.LogSize, s.Account = e.Output, e.LogBlob, e.LogSize, e.Account
+	s.OutputVersion, s.LogBlob, s.LogSize, s.Account, s.ResultBlob = e.Output, e.LogBlob, e.LogSize, e.Account, e.ResultBlob
 	s.Crashes = 0
 	switch {
 	case e.Outcome == OutcomeOK:

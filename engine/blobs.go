@@ -140,6 +140,21 @@ func (k *keeping) blob(tenant, addr, holder string, added haulier.ID) *keptBlob 
 	return b
 }
 
+// named keeps a blob that the task of a new job names.
+func (k *keeping) named(ctx context.Context, j *haulier.Job, addr string, now time.Time) error {
+	if k.blobs[blobKey(j.Tenant, addr)] == nil {
+		there, err := k.e.renewBlob(ctx, blobKey(j.Tenant, addr), now) // so that it is not removed before the commit
+		if err != nil {
+			return err
+		}
+		if !there {
+			return field("task", fmt.Sprintf("names the blob %s, which is not there: put it first, as with `haulier blobs put`", addr))
+		}
+	}
+	k.blob(j.Tenant, addr, j.ID.String(), j.ID)
+	return nil
+}
+
 // mark and rewind drop what was kept since for a request that is refused.
 func (k *keeping) mark() int { return len(k.refs) }
 

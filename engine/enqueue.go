@@ -55,7 +55,7 @@ func (e *Engine) enqueue(ctx context.Context, reqs []haulier.EnqueueRequest, ask
 		if reqs[i].Key != "" || flows(reqs[i].Jobs) {
 			own = make([]haulier.ID, n)
 			b, puts := &haulier.Batch{Insert: make([]haulier.Job, n)}, &keeping{e: e}
-			if err := e.prepare(&reqs[i], ask, now, own, b, puts); err != nil {
+			if err := e.prepare(ctx, &reqs[i], ask, now, own, b, puts); err != nil {
 				results[i].Err = err
 				continue
 			}
@@ -67,7 +67,7 @@ func (e *Engine) enqueue(ctx context.Context, reqs []haulier.EnqueueRequest, ask
 		}
 		b := haulier.Batch{Insert: joined.Insert[at : at+n]}
 		mark := puts.mark()
-		if err := e.prepare(&reqs[i], ask, now, own, &b, puts); err != nil {
+		if err := e.prepare(ctx, &reqs[i], ask, now, own, &b, puts); err != nil {
 			puts.rewind(mark)
 			results[i].Err = err
 			continue
@@ -103,7 +103,7 @@ func (e *Engine) commitJoined(ctx context.Context, b *haulier.Batch, puts *keepi
 }
 
 // prepare turns a request into the batch b that adds its jobs, and sets their ids; both have room for them.
-func (e *Engine) prepare(r *haulier.EnqueueRequest, ask *asked, now time.Time, ids []haulier.ID, b *haulier.Batch, puts *keeping) error {
+func (e *Engine) prepare(ctx context.Context, r *haulier.EnqueueRequest, ask *asked, now time.Time, ids []haulier.ID, b *haulier.Batch, puts *keeping) error {
 	if err := checkRequest(r); err != nil {
 		return err
 	}
@@ -121,6 +121,11 @@ func (e *Engine) prepare(r *haulier.EnqueueRequest, ask *asked, now time.Time, i
 		if len(j.Payload) > haulier.MaxPayload {
 			j.Blob = puts.content(j.Tenant, j.Payload, j.ID.String(), j.ID)
 			j.Payload = nil
+		}
+		for _, addr := range j.Task.Blobs() {
+			if err := puts.named(ctx, j, addr, now); err != nil {
+				return inJob(i, err)
+			}
 		}
 		j.Status = j.Spec.First(now, r.By)
 		ask.note(i, &j.Status)

@@ -22,9 +22,10 @@ func checkFiles(s *haulier.Spec) error {
 		s.Files = nil
 		return nil
 	}
-	if x := s.Task.Exec; x == nil {
-		return field("inputs", fmt.Sprintf("and outputs are for tasks with a working folder: a task of the kind %s has none", s.Task.Kind()))
-	} else if x.Dir != "" {
+	if k := s.Task.Kind(); k != haulier.KindExec && k != haulier.KindWasi {
+		return field("inputs", fmt.Sprintf("and outputs are for tasks with a working folder: a task of the kind %s has none", k))
+	}
+	if x := s.Task.Exec; x != nil && x.Dir != "" {
 		return field("task.exec.dir", "can't be given with inputs or outputs: the job gets a folder of its own for them")
 	}
 	if len(w.Inputs) > haulier.MaxInputs {

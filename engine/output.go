@@ -24,6 +24,7 @@ const (
 	blobFrom     = 128 << 10 // output of this size becomes a blob when the attempt ends
 	defaultKeep  = 4 << 20
 	outputMarker = "blob"
+	resultMarker = "result" // names the blob of the result, which a later attempt does not end
 )
 
 // segment is a run of bytes of an attempt's output.
@@ -272,6 +273,9 @@ func (e *Engine) chunks(ctx context.Context, ref haulier.Ref) ([]haulier.Doc, *o
 			after = d.Key
 			if _, ok := chunkOffset(d.Key); ok {
 				chunks = append(chunks, d)
+				continue
+			}
+			if strings.HasSuffix(d.Key, "/"+resultMarker) {
 				continue
 			}
 			var m outputBlob

@@ -26,6 +26,8 @@ func PlainJobs(specs []haulier.Spec, by string, now time.Time) ([]haulier.Job, e
 		case err != nil:
 		case j.Flow != nil || j.Files != nil:
 			err = field("flow", "is more than a plain job has: add it with Enqueue")
+		case len(j.Task.Blobs()) > 0:
+			err = field("task", "names blobs, which a plain job does not: add it with Enqueue")
 		case len(j.Payload) > haulier.MaxPayload:
 			err = &haulier.FieldError{Field: "payload", Kind: haulier.ErrTooLarge, Msg: fmt.Sprintf(
 				"has %d bytes: at most %d, or add it with Enqueue", len(j.Payload), haulier.MaxPayload)}

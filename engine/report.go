@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -307,11 +308,35 @@ func (r *reporting) finish(ctx context.Context, cur *haulier.Job, rep *haulier.R
 			return err
 		}
 	}
+	if rep.ResultBlob != "" {
+		if err := r.keepResult(ctx, cur, rep); err != nil {
+			return err
+		}
+		ev.ResultBlob = rep.ResultBlob
+	}
 	if ev.LogBlob, ev.LogSize, err = out.close(ctx, r, cur.Tenant); err != nil {
 		return err
 	}
 	r.batch.Sync = true
 	return become(cur, ev, r.now)
+}
+
+// keepResult holds the blob of a whole result for the job.
+func (r *reporting) keepResult(ctx context.Context, j *haulier.Job, rep *haulier.Report) error {
+	if err := checkAddress(j.Tenant, rep.ResultBlob); err != nil {
+		return err
+	}
+	_, rev, err := r.e.blobDoc(ctx, blobKey(j.Tenant, rep.ResultBlob))
+	if err != nil {
+		return err
+	}
+	if rev == 0 {
+		return field("result_blob", "is the address of no blob of the tenant: put it first")
+	}
+	r.puts.blob(j.Tenant, rep.ResultBlob, j.ID.String(), haulier.NilID)
+	kept, err := json.Marshal(outputBlob{Blob: rep.ResultBlob})
+	r.batch.Docs = append(r.batch.Docs, haulier.DocWrite{Kind: haulier.DocLog, Key: outputPrefix(rep.Ref) + resultMarker, Expect: haulier.AnyRev, Value: kept})
+	return err
 }
 
 // follow adds the jobs that a finish brings, in the tenant of the job that ends.
@@ -332,7 +357,7 @@ func (r *reporting) follow(ctx context.Context, cur *haulier.Job, specs []haulie
 	}
 	b := haulier.Batch{Insert: make([]haulier.Job, len(jobs))}
 	req := haulier.EnqueueRequest{Jobs: jobs, By: "job " + cur.ID.String()}
-	if err := r.e.prepare(&req, nil, r.now, make([]haulier.ID, len(jobs)), &b, &r.puts); err != nil {
+	if err := r.e.prepare(ctx, &req, nil, r.now, make([]haulier.ID, len(jobs)), &b, &r.puts); err != nil {
 		return err
 	}
 	tied := false

@@ -297,6 +297,7 @@ func (e *Engine) removal(ctx context.Context, b *haulier.Batch, j *haulier.Job) 
 	if j.Blob != "" {
 		blobs = append(blobs, j.Blob)
 	}
+	blobs = append(blobs, j.Task.Blobs()...)
 	if j.Files != nil && len(j.Inputs) > 0 {
 		held, err := e.dropInputs(ctx, b, j.ID)
 		if err != nil {

@@ -164,18 +164,19 @@ func checkPayload(s *haulier.Spec) error {
 
 func checkTask(s *haulier.Spec) error {
 	set := 0
-	for _, is := range []bool{s.Task.Exec != nil, s.Task.HTTP != nil, s.Task.None != nil, s.Task.Container != nil} {
+	for _, is := range []bool{s.Task.Exec != nil, s.Task.HTTP != nil, s.Task.None != nil, s.Task.Container != nil, s.Task.Wasi != nil} {
 		if is {
 			set++
 		}
 	}
 	if set > 1 {
-		return field("task", "has more than one kind: give one of exec, http, container, none")
+		return field("task", "has more than one kind: give one of exec, http, container, wasi, none")
 	}
 	return first(
 		func() error { return checkExec(s.Task.Exec) },
 		func() error { return checkHTTP(s.Task.HTTP, len(s.Payload)) },
 		func() error { return checkContainer(s.Task.Container) },
+		func() error { return checkWasi(s.Task.Wasi, len(s.Payload)) },
 	)
 }
 
@@ -199,6 +200,27 @@ func checkContainer(t *haulier.ContainerTask) error {
 		return field("task.container.grace", "must lie between 0 and 24h")
 	}
 	return optional("task.container.auth", t.Auth)
+}
+
+func checkWasi(t *haulier.WasiTask, payload int) error {
+	if t == nil {
+		return nil
+	}
+	if haulier.CheckBlobAddress(t.Module) != nil {
+		return field("task.wasi.module", "is not the address of a blob: put the module there with `haulier blobs put`, which prints it")
+	}
+	if t.Stdin != "" && haulier.CheckBlobAddress(t.Stdin) != nil {
+		return field("task.wasi.stdin", "is not the address of a blob: put it there with `haulier blobs put`, or send a payload instead")
+	}
+	switch {
+	case t.Stdin != "" && payload > 0:
+		return field("task.wasi.stdin", "can't be given with a payload: the module reads the one or the other")
+	case t.Memory != 0 && (t.Memory < 1<<16 || t.Memory > 1<<32):
+		return field("task.wasi.memory", fmt.Sprintf("is %d bytes: it goes from 64 KiB to 4 GiB", t.Memory))
+	case t.CPU < 0 || time.Duration(t.CPU) > maxTimeSpan:
+		return field("task.wasi.cpu", "must not be negative, nor more than ten years; leave it out for no limit")
+	}
+	return checkArguments("task.wasi", "args", t.Args, t.Env, 0)
 }
 
 func checkHTTP(t *haulier.HTTPTask, payload int) error {
@@ -249,27 +271,35 @@ func checkExec(t *haulier.ExecTask) error {
 	if len(t.Argv) == 0 || t.Argv[0] == "" {
 		return field("task.exec.argv", "is empty: name the program to run")
 	}
-	size := len(t.Dir)
-	for _, a := range t.Argv {
-		size += len(a)
-		if strings.IndexByte(a, 0) >= 0 {
-			return field("task.exec.argv", "has a NUL byte in it, which no argument can hold")
-		}
-	}
-	for k, v := range t.Env {
-		size += len(k) + len(v)
-		if k == "" || strings.ContainsAny(k, "=\x00") || strings.IndexByte(v, 0) >= 0 {
-			return field("task.exec.env", fmt.Sprintf("%.40q is no name of a variable, or its value has a NUL byte", k))
-		}
+	if err := checkArguments("task.exec", "argv", t.Argv, t.Env, len(t.Dir)); err != nil {
+		return err
 	}
 	switch {
-	case len(t.Argv) > maxArgs || size > maxArgBytes:
-		return &haulier.FieldError{Field: "task.exec", Kind: haulier.ErrTooLarge, Msg: fmt.Sprintf(
-			"has %d arguments, %d bytes: at most %d and %d; send long input as the payload, it is the command's standard input", len(t.Argv), size, maxArgs, maxArgBytes)}
 	case strings.IndexByte(t.Dir, 0) >= 0:
 		return field("task.exec.dir", "has a NUL byte in it")
 	case t.Grace < 0 || time.Duration(t.Grace) > 24*time.Hour:
 		return field("task.exec.grace", "must lie between 0 and 24h")
+	}
+	return nil
+}
+
+// checkArguments checks what a program gets on its start; size is what counts besides.
+func checkArguments(task, list string, args []string, env map[string]string, size int) error {
+	for _, a := range args {
+		size += len(a)
+		if strings.IndexByte(a, 0) >= 0 {
+			return field(task+"."+list, "has a NUL byte in it, which no argument can hold")
+		}
+	}
+	for k, v := range env {
+		size += len(k) + len(v)
+		if k == "" || strings.ContainsAny(k, "=\x00") || strings.IndexByte(v, 0) >= 0 {
+			return field(task+".env", fmt.Sprintf("%.40q is no name of a variable, or its value has a NUL byte", k))
+		}
+	}
+	if len(args) > maxArgs || size > maxArgBytes {
+		return &haulier.FieldError{Field: task, Kind: haulier.ErrTooLarge, Msg: fmt.Sprintf(
+			"has %d arguments, %d bytes: at most %d and %d; send long input as the payload, it is the standard input", len(args), size, maxArgs, maxArgBytes)}
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ package executor
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"time"
 
@@ -56,6 +57,14 @@ type Env struct {
 	// Version of the worker's program.
 	Version string
 	Log     *slog.Logger
+	// Blobs is where the blobs of jobs are. Nil: the worker was not told.
+	Blobs Blobs
+}
+
+// Blobs is what executors need of haulier.Blobs.
+type Blobs interface {
+	PutBlob(ctx context.Context, tenant, addr string, content io.Reader) error
+	ReadBlob(ctx context.Context, tenant, addr string, from, n int64) (io.ReadCloser, int64, error)
 }
 
 // Attempt is one run of a job. Its methods are safe for concurrent use.
@@ -99,8 +108,10 @@ type Result struct {
 	Code    int    // exit code or status
 	Error   string // why not ok
 	Result  []byte // at most haulier.MaxResult bytes
-	Delay   time.Duration
-	Account *haulier.Account // nil: nothing is known
-	Stopped bool // it ended because of Stop
-	Lapsed  bool // it ended because the lease of this worker was over
+	// ResultBlob is the address of the whole result, which the executor has put among the blobs; "": it has not.
+	ResultBlob string
+	Delay      time.Duration
+	Account    *haulier.Account // nil: nothing is known
+	Stopped    bool             // it ended because of Stop
+	Lapsed     bool             // it ended because the lease of this worker was over
 }

@@ -26,6 +26,7 @@ const (
 	reportLogFrom
 	reportOutput
 	reportAccount
+	reportResultBlob
 )
 
 // AppendReports appends reports, as messages (1).
@@ -56,7 +57,8 @@ func appendReport(b []byte, r *haulier.Report) []byte {
 	}
 	b = putText(b, reportLog, r.Log)
 	b = putText(putInt(b, reportLogFrom, r.LogFrom), reportOutput, r.Output)
-	return appendAccount(b, reportAccount, r.Account)
+	b = appendAccount(b, reportAccount, r.Account)
+	return putText(b, reportResultBlob, r.ResultBlob)
 }
 
 // ParseReports is the reverse of AppendReports. Results, logs and payloads share
@@ -116,6 +118,8 @@ func parseReport(b []byte, r *haulier.Report, room *int) error {
 			r.Output = f.name()
 		case reportAccount:
 			r.Account = f.account()
+		case reportResultBlob:
+			r.ResultBlob = f.text()
 		}
 	}
 	return f.err("report")

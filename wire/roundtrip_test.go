@@ -69,6 +69,12 @@ func spec(t *rapid.T) haulier.Spec {
 	if rapid.Bool().Draw(t, "container") {
 		s.Task.Container = &haulier.ContainerTask{Config: bytesOf(t), Pull: haulier.Pull(text(t)), Auth: text(t), Grace: duration(t)}
 	}
+	if rapid.Bool().Draw(t, "wasi") {
+		s.Task.Wasi = &haulier.WasiTask{
+			Module: text(t), Stdin: text(t), Args: list(t, text), Env: labels(t), Memory: rapid.Int64().Draw(t, "memory"), CPU: duration(t),
+			Clock: rapid.Bool().Draw(t, "clock"), Random: rapid.Bool().Draw(t, "random"),
+		}
+	}
 	if rapid.Bool().Draw(t, "files") {
 		s.Files = &haulier.Files{Inputs: list(t, func(t *rapid.T) haulier.Input {
 			return haulier.Input{Fileset: text(t), From: text(t), Patterns: list(t, text), To: text(t)}
@@ -96,7 +102,7 @@ func status(t *rapid.T) haulier.Status {
 		RunAt: moment(t), Attempt: rapid.Int().Draw(t, "attempt"), Spared: some(t, rapid.Int()), Crashes: some(t, rapid.Int()),
 		Session: id(t), Worker: text(t), Cancelling: rapid.Bool().Draw(t, "cancelling"),
 		Percent: rapid.Float64Range(0, 100).Draw(t, "percent"), Step: text(t), Outcome: haulier.Outcome(text(t)),
-		Code: rapid.Int().Draw(t, "code"), Error: text(t), Reason: text(t), Result: bytesOf(t), OutputVersion: rapid.Int().Draw(t, "output"), LogBlob: text(t),
+		Code: rapid.Int().Draw(t, "code"), Error: text(t), Reason: text(t), Result: bytesOf(t), OutputVersion: rapid.Int().Draw(t, "output"), ResultBlob: text(t), LogBlob: text(t),
 		LogSize: some(t, rapid.Int64()), Account: account(t), UpdatedAt: moment(t), StartedAt: moment(t), FinishedAt: moment(t), PurgeAt: moment(t),
 		History: list(t, func(t *rapid.T) haulier.Change {
 			return haulier.Change{At: moment(t), State: rapid.SampledFrom(haulier.States).Draw(t, "state"), Step: text(t), By: text(t)}

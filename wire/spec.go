@@ -35,6 +35,7 @@ const (
 	specOutputs
 	specContainer
 	specRunsOn
+	specWasi
 )
 
 // AppendSpec appends s.
@@ -71,6 +72,9 @@ func AppendSpec(b []byte, s *haulier.Spec) []byte {
 	}
 	if s.Task.Container != nil {
 		b = appendContainer(b, s.Task.Container)
+	}
+	if s.Task.Wasi != nil {
+		b = appendWasi(b, s.Task.Wasi)
 	}
 	return putBool(b, specNone, s.Task.None != nil)
 }
@@ -140,6 +144,8 @@ func (f *fields) work(s *haulier.Spec) {
 		s.Task.HTTP = f.http()
 	case specContainer:
 		s.Task.Container = f.container()
+	case specWasi:
+		s.Task.Wasi = f.wasi()
 	case specNone:
 		if f.bool() {
 			s.Task.None = new(haulier.NoTask)
@@ -231,6 +237,42 @@ func (f *fields) container() *haulier.ContainerTask {
 			x.Auth = e.name()
 		case 4:
 			x.Grace = e.duration()
+		}
+	}
+	f.take(e.bad)
+	return x
+}
+
+func appendWasi(b []byte, x *haulier.WasiTask) []byte {
+	b, mark := open(b, specWasi)
+	b = putText(putText(b, 1, x.Module), 2, x.Stdin)
+	b = putMap(putItems(b, 3, x.Args), 4, x.Env)
+	b = putInt(putInt(b, 5, x.Memory), 6, x.CPU)
+	b = putBool(putBool(b, 7, x.Clock), 8, x.Random)
+	return shut(b, mark)
+}
+
+func (f *fields) wasi() *haulier.WasiTask {
+	x := new(haulier.WasiTask)
+	e := fields{rest: f.bytes()}
+	for e.next() {
+		switch e.num {
+		case 1:
+			x.Module = e.name()
+		case 2:
+			x.Stdin = e.text()
+		case 3:
+			x.Args = more(&e, x.Args, e.text(), maxItems)
+		case 4:
+			x.Env = e.entry(x.Env)
+		case 5:
+			x.Memory = e.int64()
+		case 6:
+			x.CPU = e.duration()
+		case 7:
+			x.Clock = e.bool()
+		case 8:
+			x.Random = e.bool()
 		}
 	}
 	f.take(e.bad)

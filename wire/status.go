@@ -39,6 +39,7 @@ const (
 	statusStanding
 	statusOutputVersion
 	statusAccount
+	statusResultBlob
 )
 
 // AppendStatus appends s.
@@ -73,6 +74,7 @@ func AppendStatus(b []byte, s *haulier.Status) []byte {
 	b = putInt(b, statusHistoryCut, s.HistoryCut)
 	b = putInt(b, statusOutputVersion, s.OutputVersion)
 	b = appendAccount(b, statusAccount, s.Account)
+	b = putText(b, statusResultBlob, s.ResultBlob)
 	if s.Standing != nil {
 		b = appendStanding(b, s.Standing)
 	}
@@ -236,6 +238,8 @@ func (f *fields) statusEnd(s *haulier.Status) {
 		s.OutputVersion = f.int()
 	case statusAccount:
 		s.Account = f.account()
+	case statusResultBlob:
+		s.ResultBlob = f.text()
 	case statusStanding:
 		s.Standing = f.standing()
 	}

@@ -183,7 +183,7 @@ func (r *run) await(ctx context.Context) haulier.Report {
 	}
 	return r.keepOutputs(ctx, haulier.Report{
 		Ref: r.ref(), Kind: haulier.ReportFinish, Outcome: res.Outcome, Code: res.Code,
-		Error: res.Error, Result: res.Result, Delay: res.Delay, Account: res.Account,
+		Error: res.Error, Result: res.Result, ResultBlob: res.ResultBlob, Delay: res.Delay, Account: res.Account,
 	})
 }
 

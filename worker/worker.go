@@ -227,7 +227,7 @@ func (w *Worker) begin() error {
 func (w *Worker) openExecutors(ctx context.Context) ([]executor.Attempt, error) {
 	var left []executor.Attempt
 	for _, x := range w.cfg.Executors {
-		a, err := x.Open(ctx, executor.Env{Dir: w.cfg.Dir, Patience: usable(shortened(w.cfg.Lease)), Version: w.cfg.Version, Log: w.log})
+		a, err := x.Open(ctx, executor.Env{Dir: w.cfg.Dir, Patience: usable(shortened(w.cfg.Lease)), Version: w.cfg.Version, Log: w.log, Blobs: w.cfg.Blobs})
 		if err != nil {
 			return nil, fmt.Errorf("worker: %w", err)
 		}

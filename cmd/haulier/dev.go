@@ -33,7 +33,7 @@ func (p *program) devCommand() *cobra.Command {
 	}
 	f.registerStore(cmd.Flags())
 	f.registerListen(cmd.Flags())
-	wf.register(cmd.Flags(), haulier.KindExec, haulier.KindHTTP)
+	wf.register(cmd.Flags(), haulier.KindExec, haulier.KindHTTP, haulier.KindWasi)
 	lf.register(cmd.Flags(), "warn")
 	f.AllowPrivate, wf.AllowPrivate = true, true // nobody else reaches it
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return p.dev(cmd.Context(), &f, &wf, &lf) }

@@ -40,6 +40,7 @@ type enqueueFlags struct {
 	journal     string
 	http        httpFlags
 	container   containerFlags
+	wasi        wasiFlags
 }
 
 // httpFlags make a job a call of an address.
@@ -70,21 +71,58 @@ func (f *httpFlags) task() (t haulier.Task, err error) {
 	return t, nil
 }
 
+// wasiFlags make a job a WebAssembly module.
+type wasiFlags struct {
+	module, stdin string
+	env           []string
+	memory        byteSize
+	cpu           time.Duration
+	clock, random bool
+}
+
+func (f *wasiFlags) register(fs *pflag.FlagSet) {
+	fs.StringVar(&f.module, "wasi", "", "`ADDRESS` of the blob with the WebAssembly module that the job runs, with what follows -- as its arguments; for workers that run wasi tasks")
+	fs.StringVar(&f.stdin, "stdin", "", "`ADDRESS` of the blob that the module reads; the payload unless said")
+	fs.StringArrayVar(&f.env, "wasi-env", nil, "`NAME=VALUE` for its environment; may be repeated")
+	fs.Var(&f.memory, "wasi-memory", "`SIZE` of memory that it may have; what the worker allows unless said")
+	fs.DurationVar(&f.cpu, "wasi-cpu", 0, "`TIME` of a processor that it may use; no limit unless said")
+	fs.BoolVar(&f.clock, "wasi-clock", false, "let it see the time, and sleep")
+	fs.BoolVar(&f.random, "wasi-random", false, "let it have random numbers, in place of the same ones in each run")
+}
+
+// task is nil when no module is asked for.
+func (f *wasiFlags) task(args []string) (*haulier.WasiTask, error) {
+	if f.module == "" {
+		if f.stdin != "" || len(f.env) > 0 || f.memory != 0 || f.cpu != 0 || f.clock || f.random {
+			return nil, usagef("--stdin and --wasi-… go with --wasi: give the address of a module, which haulier blobs put prints")
+		}
+		return nil, nil
+	}
+	env, err := parseLabels("wasi-env", f.env)
+	if err != nil {
+		return nil, err
+	}
+	return &haulier.WasiTask{
+		Module: f.module, Stdin: f.stdin, Args: args, Env: env, Memory: int64(f.memory), CPU: haulier.Duration(f.cpu), Clock: f.clock, Random: f.random,
+	}, nil
+}
+
 // linesBatch is how many jobs of --lines go into one request.
 const linesBatch = 1000
 
 func (p *program) enqueueCommand() *cobra.Command {
 	var f enqueueFlags
 	cmd := &cobra.Command{
-		Use: "enqueue TYPE [-- COMMAND…]", Short: "Enqueue jobs for functions, calls of an address, or containers", Long: enqueueLong,
+		Use: "enqueue TYPE [-- COMMAND…]", Short: "Enqueue jobs for functions, calls of an address, containers or modules", Long: enqueueLong,
 		Example: `  haulier enqueue mail --payload '{"to":"ann@example.com"}'
   haulier enqueue mail --payload-file letter.json --at 18:00 --label campaign=spring
   haulier enqueue thumbnail --lines images.txt --queue bulk --priority -5
   some-program | haulier enqueue thumbnail --lines -
   haulier enqueue rebuild --http https://ops.example/rebuild --payload '{"site":3}'
-  haulier enqueue resize --container images/magick:7 -- convert in.png out.jpg`,
+  haulier enqueue resize --container images/magick:7 -- convert in.png out.jpg
+  haulier enqueue shrink --wasi $(haulier blobs put shrink.wasm) --input photos=in -- --width 300`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if f.container.asked() {
+			if f.container.asked() || f.wasi.module != "" {
 				return cobra.MinimumNArgs(1)(cmd, args)
 			}
 			return cobra.ExactArgs(1)(cmd, args)
@@ -99,6 +137,7 @@ func (p *program) enqueueCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.journal, "journal", "", "`DIR` on this machine that the jobs go into instead, to be sent later; see haulier journal")
 	f.http.register(cmd.Flags())
 	f.container.register(cmd.Flags())
+	f.wasi.register(cmd.Flags())
 	cmd.MarkFlagsMutuallyExclusive("key", "journal")
 	cmd.MarkFlagsMutuallyExclusive("payload", "payload-file", "lines")
 	cmd.RunE = p.plain(func(ctx context.Context, args []string) error { return p.enqueue(ctx, &f, args[0], args[1:]) })
@@ -115,6 +154,9 @@ func (p *program) enqueue(ctx context.Context, f *enqueueFlags, typ string, comm
 		return err
 	}
 	if spec.Task.Container, err = f.container.task(containerRun{cmd: command}); err != nil {
+		return err
+	}
+	if spec.Task.Wasi, err = f.wasi.task(command); err != nil {
 		return err
 	}
 	q, shut, err := p.producer(ctx, f.journal)

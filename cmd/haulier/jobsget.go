@@ -97,6 +97,7 @@ func (p *program) printJob(j *haulier.Job, now time.Time) {
 	when("started", j.StartedAt)
 	when("finished", j.FinishedAt)
 	when("removed", j.PurgeAt)
+	field("result blob", j.ResultBlob)
 	if j.LogSize > 0 {
 		field("output", fmt.Sprintf("%s: haulier jobs logs %v", size(j.LogSize), j.ID))
 	}
@@ -129,6 +130,11 @@ func (p *program) printTask(j *haulier.Job, field func(string, any)) {
 		for _, k := range slices.Sorted(maps.Keys(t.Env)) {
 			field("variable", k+"="+t.Env[k])
 		}
+	}
+	if t := j.Task.Wasi; t != nil {
+		field("module", t.Module)
+		field("arguments", commandLine(t.Args))
+		field("stdin", t.Stdin)
 	}
 	switch {
 	case j.Blob != "":

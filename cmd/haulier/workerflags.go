@@ -17,6 +17,7 @@ import (
 	"github.com/haulier/haulier/executor"
 	httpexec "github.com/haulier/haulier/executor/http"
 	"github.com/haulier/haulier/executor/process"
+	"github.com/haulier/haulier/executor/wasi"
 	"github.com/haulier/haulier/webhook"
 	"github.com/haulier/haulier/worker"
 )
@@ -25,6 +26,9 @@ import (
 var executors = map[string]func(*workerFlags, *settings) executor.Executor{
 	string(haulier.KindHTTP): func(f *workerFlags, _ *settings) executor.Executor {
 		return httpexec.New(webhook.New(webhook.Config{AllowPrivate: f.AllowPrivate}))
+	},
+	string(haulier.KindWasi): func(f *workerFlags, _ *settings) executor.Executor {
+		return wasi.New(wasi.Config{Memory: int64(f.WasiMemory)})
 	},
 	string(haulier.KindExec): func(_ *workerFlags, s *settings) executor.Executor {
 		return process.New(process.Config{Env: append(process.OwnEnv(), "HAULIER_URL="+s.URL)})
@@ -45,6 +49,8 @@ type workerFlags struct {
 	Labels      []string
 	// AllowPrivate lets tasks of kind http call addresses of the network inside.
 	AllowPrivate bool
+	// WasiMemory is what a module may have at most.
+	WasiMemory byteSize
 }
 
 // register adds the flags; kinds are those of the tasks that it runs unless said.
@@ -55,7 +61,7 @@ func (f *workerFlags) register(fs *pflag.FlagSet, kinds ...haulier.Kind) {
 	for _, k := range kinds {
 		usual = append(usual, string(k))
 	}
-	fs.StringSliceVar(&f.Executors, "executors", usual, "`KINDS` of task that it runs: exec, http")
+	fs.StringSliceVar(&f.Executors, "executors", usual, "`KINDS` of task that it runs: exec, http, wasi")
 	fs.StringSliceVar(&f.Tenants, "tenants", nil, "`NAMES` of the tenants whose jobs it runs, * for all; that of --tenant unless said")
 	fs.StringSliceVar(&f.Queues, "queues", nil, "`QUEUES` that it listens to, with weights from 1 to 100, such as mail=3,reports=1,*; all alike unless said")
 	fs.StringSliceVar(&f.Types, "types", nil, "`TYPES` of jobs that it runs; all unless said")
@@ -64,6 +70,8 @@ func (f *workerFlags) register(fs *pflag.FlagSet, kinds ...haulier.Kind) {
 	fs.StringVar(&f.State, "state", "", "`DIR` from which the next worker takes over what this one leaves when it is killed; a folder of its name and server in $XDG_STATE_HOME/haulier unless said")
 	f.Cache = worker.DefaultCache
 	fs.Var(&f.Cache, "cache", "`SIZE` of files that are kept for the next job that needs them; 0: none")
+	f.WasiMemory = wasi.DefaultMemory
+	fs.Var(&f.WasiMemory, "wasi-memory", "`SIZE` of the memory that a module of a wasi task may have at most")
 	fs.StringArrayVar(&f.Labels, "label", nil, "`KEY=VALUE` that jobs may ask for with --runs-on, besides os, arch and host; may be repeated")
 }
 
@@ -80,7 +88,7 @@ func (f *workerFlags) config(s *settings, version string, log *slog.Logger) (wor
 	for _, kind := range f.Executors {
 		makeOne := executors[kind]
 		if makeOne == nil {
-			return c, usagef("--executors: there is no kind %q: there are exec and http", kind)
+			return c, usagef("--executors: there is no kind %q: there are exec, http and wasi", kind)
 		}
 		c.Executors = append(c.Executors, makeOne(f, s))
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/haulier/haulier"
+	"github.com/haulier/haulier/joblog"
 )
 
 // blob reads a blob of the default tenant.
@@ -233,6 +234,51 @@ var filing = []behaviour{
 		h.pass(time.Hour)
 		h.wantBlob("a file that nothing has", content, false)
 		h.wantBlob("a file of the next version", haulier.BlobAddress([]byte("two")), true)
+	}},
+	{"what a task names, and the whole of a result, stay as long as their job", func(t *testing.T, h *Harness) {
+		task := haulier.Task{Wasi: &haulier.WasiTask{Module: h.put("module"), Stdin: h.put("input")}}
+		spec := haulier.Spec{Task: task, MaxAttempts: 5, Backoff: &haulier.Backoff{Constant: 1}, Retention: haulier.Duration(2000 * time.Hour)}
+		missing := spec
+		missing.Task = haulier.Task{Wasi: &haulier.WasiTask{Module: haulier.BlobAddress([]byte("none"))}}
+		results, err := h.Enqueue(t.Context(), []haulier.EnqueueRequest{{Jobs: []haulier.Spec{missing}}, {Jobs: []haulier.Spec{spec}}})
+		if err != nil || !errors.Is(results[0].Err, haulier.ErrInvalid) || results[1].Err != nil {
+			t.Fatalf("%+v, %v: want the first refused, and that one alone", results, err)
+		}
+		id := results[1].IDs[0]
+		var kept []string
+		for _, o := range []haulier.Outcome{haulier.OutcomeError, haulier.OutcomeOK} {
+			s := h.open(func(s *haulier.Session) { s.Kinds, s.Types = []haulier.Kind{haulier.KindWasi}, nil })
+			j := h.claimOne(s)
+			kept = append(kept, h.put("result of "+string(o)))
+			end := haulier.Report{Ref: ref(j), Kind: haulier.ReportFinish, Outcome: o, Result: []byte("res"), ResultBlob: haulier.BlobAddress([]byte("none"))}
+			if errs := h.report(s, end); !errors.Is(errs[0], haulier.ErrInvalid) {
+				t.Errorf("with a blob that is not there: %v", errs[0])
+			}
+			end.ResultBlob = kept[len(kept)-1]
+			end.Log = joblog.Append(nil, joblog.Stderr, time.Now(), []byte("log of "+string(o)))
+			if errs := h.report(s, end); errs[0] != nil {
+				t.Fatal(errs[0])
+			}
+			h.pass(time.Second)
+		}
+		if j := h.want(id, haulier.Succeeded); j.ResultBlob != kept[1] || string(j.Result) != "res" {
+			t.Errorf("the whole result is %q, want %q", j.ResultBlob, kept[1])
+		}
+		if text, _ := h.output(id, 0); text != "log of ok" {
+			t.Errorf("its output is %q", text)
+		}
+		kept = append(kept, task.Blobs()...)
+		h.sweep()
+		for _, addr := range kept {
+			h.wantBlob("a blob of the job", addr, true)
+		}
+		if c, err := h.Delete(t.Context(), haulier.Selection{IDs: []haulier.ID{id}}, "test"); err != nil || c.N != 1 {
+			t.Fatalf("delete: %+v, %v", c, err)
+		}
+		h.sweep()
+		for _, addr := range kept {
+			h.wantBlob("a blob of a job that is gone", addr, false)
+		}
 	}},
 	{"an output is a version by the commit of the end, for the jobs that come after", func(t *testing.T, h *Harness) {
 		build := withFiles(haulier.Files{Outputs: &haulier.Output{Fileset: "dist"}})

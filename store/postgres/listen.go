@@ -448,6 +448,8 @@ func specOfRemoved(id haulier.ID, lane haulier.Lane, priority int) *haulier.Spec
 		s.Task.HTTP = &haulier.HTTPTask{}
 	case haulier.KindContainer:
 		s.Task.Container = &haulier.ContainerTask{}
+	case haulier.KindWasi:
+		s.Task.Wasi = &haulier.WasiTask{}
 	case haulier.KindNone:
 		s.Task.None = &haulier.NoTask{}
 	}

@@ -62,7 +62,7 @@ func fullJob(f *fixture) haulier.Job {
 		Status: haulier.Status{
 			Rev: 77, State: haulier.Failed, RunAt: f.at(time.Microsecond), Attempt: 4, Spared: 2, Crashes: 1,
 			Session: haulier.NewID(f.now), Worker: "w", Cancelling: true, Percent: 12.5, Step: "step", Outcome: haulier.OutcomeFailed,
-			Code: -9, Error: "e", Reason: "r", Result: []byte{0xfe, 0}, OutputVersion: 3, LogBlob: "log", LogSize: 1 << 40,
+			Code: -9, Error: "e", Reason: "r", Result: []byte{0xfe, 0}, OutputVersion: 3, ResultBlob: "whole", LogBlob: "log", LogSize: 1 << 40,
 			Account:   &haulier.Account{CPU: 1, MaxMemory: 2, Read: 3, Written: 4, Received: 5, Sent: 6, Container: []byte(`{"Id":"c"}`)},
 			UpdatedAt: f.at(1), StartedAt: f.at(2 * time.Microsecond), FinishedAt: f.at(3 * time.Microsecond), PurgeAt: f.at(time.Hour),
 			History:    []haulier.Change{{At: f.now, State: haulier.Pending, Step: "s", By: "b"}, {At: f.at(time.Millisecond), State: haulier.Claimed}},
