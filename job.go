@@ -151,7 +151,7 @@ func (l Lane) ParseRunsOn() map[string]string {
 // Kind says how a task runs.
 type Kind string
 
-// The kinds of task. One more will be script.
+// The kinds of task.
 const (
 	KindGo   Kind = "go"   // a function registered in a worker
 	KindExec Kind = "exec" // a command of the worker's machine
@@ -160,6 +160,8 @@ const (
 	KindNone Kind = "none" // nothing: the job succeeds as soon as it may start, without a worker
 	// KindContainer is a container of an engine that the worker reaches.
 	KindContainer Kind = "container"
+	// KindScript is a handler that the server keeps under the job's type.
+	KindScript Kind = "script"
 )
 
 // Task is how a job runs: the member that is set says the kind. None set: KindGo.
@@ -170,6 +172,8 @@ type Task struct {
 	None *NoTask   `json:"none,omitempty"`
 
 	Container *ContainerTask `json:"container,omitempty"`
+	// Script has the handler of the job's type run it.
+	Script *ScriptTask `json:"script,omitempty"`
 }
 
 // NoTask is nothing to run: a point at which other jobs meet.
@@ -191,6 +195,9 @@ func (t Task) Kind() Kind {
 	}
 	if t.Container != nil {
 		return KindContainer
+	}
+	if t.Script != nil {
+		return KindScript
 	}
 	return KindGo
 }

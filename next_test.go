@@ -124,6 +124,7 @@ func TestEveryEventInEveryState(t *testing.T) {
 		haulier.EventCollapse: {waiting(haulier.Collapsed), haulier.ErrConflict},
 		haulier.EventAwait:    {map[haulier.State]haulier.State{haulier.Cancelled: haulier.Cancelled}, haulier.ErrConflict}, // and blocked, without a gate
 		haulier.EventForce:    {map[haulier.State]haulier.State{haulier.Blocked: haulier.Blocked, haulier.Scheduled: haulier.Scheduled, haulier.Pending: haulier.Pending}, haulier.ErrConflict},
+		haulier.EventExpire:   {map[haulier.State]haulier.State{haulier.Pending: haulier.Failed}, haulier.ErrConflict},
 		haulier.EventSkip:     {nil, haulier.ErrConflict}, // a job with something to run
 		haulier.EventSkip + 1: {nil, haulier.ErrConflict},
 		0:                     {nil, haulier.ErrConflict},

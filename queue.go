@@ -14,6 +14,7 @@ type Queue interface {
 	Operator
 	Planner
 	Workflows
+	Handlers
 	Batches
 	Blobs
 	Gatekeeper

@@ -13,6 +13,7 @@ type Session struct {
 	Queues      map[string]int    `json:"queues"`              // weight (1 to 100) by queue; "*" stands for all others
 	Kinds       []Kind            `json:"kinds"`               // kinds of task it can run
 	Types       []string          `json:"types,omitempty"`     // types it runs; empty: all. Go functions are always named
+	Languages   []string          `json:"languages,omitempty"` // of handlers that it can run
 	Concurrency int               `json:"concurrency"`         // jobs it runs at once
 	Lease       Duration          `json:"lease"`               // how long it lives without being renewed
 	Host        string            `json:"host,omitempty"`      // of the machine

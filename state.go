@@ -111,6 +111,7 @@ const (
 	EventCollapse                      // any that waits: Other, a newer job, replaces it
 	EventForce                         // any that waits: it starts in spite of windows
 	EventAwait                         // blocked, cancelled, for jobs that it needs: it needs N more
+	EventExpire                        // pending: its deadline has passed before it could be tried; Error says what it lacked
 	EventSkip                          // pending: there is nothing to run; it has succeeded
 )
 
@@ -194,6 +195,8 @@ func (j *Job) Next(e Event, now time.Time) (Status, error) {
 		} else {
 			s.end(j, Cancelled, now, reason, e.By)
 		}
+	case EventExpire:
+		s.end(j, Failed, now, cut("its deadline has passed: "+e.Error, MaxStep), e.By)
 	case EventRetry:
 		s.Spared, s.Crashes = s.Attempt, 0
 		s.FinishedAt, s.PurgeAt = time.Time{}, time.Time{}
@@ -211,7 +214,7 @@ func (j *Job) Next(e Event, now time.Time) (Status, error) {
 func (j *Job) admits(e Event) error {
 	fits := false
 	switch e.Kind {
-	case EventClaim:
+	case EventClaim, EventExpire:
 		fits = j.State == Pending
 	case EventReclaim:
 		fits = j.State == Pending && e.Attempt == j.Attempt+1
@@ -403,7 +406,7 @@ var eventNames = [...]string{
 	EventClaim: "claim", EventReclaim: "reclaim", EventStart: "start", EventProgress: "progress", EventFinish: "finish",
 	EventRelease: "release", EventLost: "lost", EventDue: "due", EventCancel: "cancel", EventRetry: "retry",
 	EventAdmit: "admit", EventPark: "park", EventDefer: "defer", EventCall: "call", EventStandBy: "stand by", EventServed: "served",
-	EventBarred: "barred", EventUnbarred: "unbarred", EventRevive: "revive", EventNeeded: "needed", EventCollapse: "collapse", EventForce: "force", EventAwait: "await", EventSkip: "skip", EventAbort: "abort",
+	EventBarred: "barred", EventUnbarred: "unbarred", EventRevive: "revive", EventNeeded: "needed", EventCollapse: "collapse", EventForce: "force", EventAwait: "await", EventSkip: "skip", EventAbort: "abort", EventExpire: "expire",
 }
 
 // String returns the kind's name.

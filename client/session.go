@@ -22,6 +22,7 @@ func (c *Client) OpenSession(ctx context.Context, s haulier.Session) (haulier.Se
 		Queues      map[string]int    `json:"queues,omitempty"`
 		Kinds       []haulier.Kind    `json:"kinds,omitempty"`
 		Types       []string          `json:"types,omitempty"`
+		Languages   []string          `json:"languages,omitempty"`
 		Concurrency int               `json:"concurrency,omitempty"`
 		Lease       haulier.Duration  `json:"lease,omitzero"`
 		Host        string            `json:"host,omitempty"`
@@ -30,7 +31,7 @@ func (c *Client) OpenSession(ctx context.Context, s haulier.Session) (haulier.Se
 		Addresses   []string          `json:"addresses,omitempty"`
 		Load        *haulier.Load     `json:"load,omitempty"`
 		Labels      map[string]string `json:"labels,omitempty"`
-	}{s.ID, s.Worker, s.Tenants, s.Queues, s.Kinds, s.Types, s.Concurrency, s.Lease, s.Host, s.PID, s.Version, s.Addresses, s.Load, s.Labels}
+	}{s.ID, s.Worker, s.Tenants, s.Queues, s.Kinds, s.Types, s.Languages, s.Concurrency, s.Lease, s.Host, s.PID, s.Version, s.Addresses, s.Load, s.Labels}
 	var out haulier.Session
 	// A session that was opened unnoticed expires by itself, so opening is safe to repeat.
 	err := c.send(ctx, &call{method: http.MethodPost, path: "/v1/sessions", repeat: true}, in, &out)

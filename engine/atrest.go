@@ -17,7 +17,7 @@ var DocKinds = []haulier.DocKind{
 	haulier.DocCopy,
 	flow.DocLock, flow.DocWaiter, flow.DocNeed, flow.DocUnique, flow.DocCollapse, flow.DocLimit, flow.DocFrozen, flow.DocNewest, flow.DocBatch,
 	DocDuty, DocWindow, DocSecret, DocSchedule, DocWorkflow, DocWorkflowText, DocRun, DocRunJobs, DocInputs, DocOutcomes, DocChain,
-	DocFileset, DocFilesetHead, DocHook,
+	DocFileset, DocFilesetHead, DocHook, DocHandler, DocHandlerText,
 }
 
 // AtRest is ErrConflict when a server works over the store. It notices servers of shared stores, the last of which to die by at most

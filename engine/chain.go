@@ -41,9 +41,9 @@ type chain struct {
 	why   error          // of the first line that was refused
 }
 
-// chain begins to read the output of a job that says so; nil: it does not.
+// chain begins to read the output of a job that says so, or of a script; nil: it does not.
 func (r *reporting) chain(ctx context.Context, j *haulier.Job, attempt int) (*chain, error) {
-	if j.Flow == nil || !j.Flow.Chain {
+	if j.Task.Script == nil && (j.Flow == nil || !j.Flow.Chain) {
 		return nil, nil
 	}
 	c := &chain{job: j, r: r}
@@ -122,7 +122,10 @@ func (c *chain) add(text []byte) error {
 		ID: chainID(j.ID, c.Lines, text), Tenant: j.Tenant, Queue: j.Queue, Type: string(bytes.TrimSpace(typ)), Payload: bytes.Clone(payload),
 		Priority: j.Priority, Group: j.Group, Labels: j.Labels, Parent: j.ID, CreatedAt: c.r.now,
 	}
-	if !j.Flow.Batch.IsNil() {
+	if j.Task.Script != nil {
+		s.Task.Script = &haulier.ScriptTask{}
+	}
+	if c.batch() {
 		s.Flow = &haulier.Flow{Batch: j.Flow.Batch} // as long as j runs, the batch has not ended
 	}
 	if err := complete(&s, c.r.now); err != nil {
@@ -132,6 +135,9 @@ func (c *chain) add(text []byte) error {
 	c.specs = append(c.specs, s)
 	return nil
 }
+
+// batch reports whether the job belongs to one.
+func (c *chain) batch() bool { return c.job.Flow != nil && !c.job.Flow.Batch.IsNil() }
 
 // chainID is the id of the job that a line brings: the same for the same line in the same place of another
 // attempt, which so brings no second one.
@@ -193,7 +199,7 @@ func (c *chain) insert(ctx context.Context) error {
 		}
 	}
 	c.r.batch.Sync = true
-	if c.job.Flow.Batch.IsNil() {
+	if !c.batch() {
 		c.r.batch.Insert = append(c.r.batch.Insert, fresh...)
 		return nil
 	}

@@ -54,6 +54,8 @@ func form(kind haulier.DocKind) any {
 		return &haulier.Workflow{}
 	case DocRun:
 		return &haulier.Run{}
+	case DocHandler, DocHandlerText:
+		return &handlerText{}
 	case DocFilesetHead:
 		return &filesetHead{}
 	}

@@ -103,6 +103,7 @@ func (e *Engine) take(ctx context.Context, s *session, info *haulier.Session, r 
 			if len(jobs) > 0 {
 				e.sched.started(jobs)
 				e.hooks.mark(jobs)
+				e.handlers.mark(jobs)
 				if err := e.sign(context.WithoutCancel(ctx), jobs); err != nil {
 					return nil, err
 				}

@@ -64,6 +64,7 @@ type Engine struct {
 	agenda    *agenda  // when schedules are due
 	compiled  compiled // workflows
 	hooks     hooks
+	handlers  handlers
 	delivered deliveries
 	windows   windows
 	outcomes  outcomes
@@ -104,7 +105,8 @@ func New(cfg Config) (*Engine, error) {
 	e.queues = newQueues()
 	e.tokens = newTokens(cfg.Store)
 	e.outputs = newOutputs(cfg.LogHead, cfg.LogTail)
-	e.sched = newScheduler(cfg.Policy)
+	e.handlers.set.Store(&map[string]haulier.Handler{})
+	e.sched = newScheduler(cfg.Policy, e.handlers.fit)
 	if err := e.load(ctx); err != nil {
 		stop()
 		return nil, fmt.Errorf("new engine: %w", err)
@@ -134,6 +136,9 @@ func (e *Engine) load(ctx context.Context) error {
 		return err
 	}
 	if err := e.loadHooks(ctx); err != nil {
+		return err
+	}
+	if err := e.loadHandlers(ctx); err != nil {
 		return err
 	}
 	if err := e.loadSessions(ctx); err != nil {

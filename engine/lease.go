@@ -137,8 +137,8 @@ func checkSession(s *haulier.Session) error {
 		return field("kinds", "is empty: name the kinds of task that the worker runs")
 	case len(s.Worker) > haulier.MaxName || s.Worker == "":
 		return field("worker", fmt.Sprintf("is empty or longer than %d bytes: name the worker", haulier.MaxName))
-	case len(s.Tenants)+len(s.Queues)+len(s.Types)+len(s.Labels) > 1000:
-		return field("session", "names more than 1000 tenants, queues, types and labels")
+	case len(s.Tenants)+len(s.Queues)+len(s.Types)+len(s.Labels)+len(s.Languages) > 1000:
+		return field("session", "names more than 1000 tenants, queues, types, labels and languages")
 	}
 	for _, t := range s.Tenants {
 		if t == "*" {

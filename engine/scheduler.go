@@ -13,6 +13,8 @@ type scheduler struct {
 	policy  Policy
 	waiters []*waiter // in the order in which they began to wait
 	closed  bool
+	// fit reports whether a session has what the lane's jobs need beyond what the session says it runs.
+	fit func(*haulier.Session, haulier.Lane) bool
 }
 
 // waiter is a claim that waits for jobs.
@@ -23,7 +25,15 @@ type waiter struct {
 	deaf    bool          // it can't take anything any more; guarded by the scheduler's lock
 }
 
-func newScheduler(p Policy) *scheduler { return &scheduler{policy: p} }
+func newScheduler(p Policy, fit func(*haulier.Session, haulier.Lane) bool) *scheduler {
+	return &scheduler{policy: p, fit: fit}
+}
+
+// runs reports whether a session can run a lane's jobs, and the weight of their queue.
+func (s *scheduler) runs(session *haulier.Session, lane haulier.Lane) (weight int, ok bool) {
+	weight, ok = session.Runs(lane)
+	return weight, ok && s.fit(session, lane)
+}
 
 // join begins to wait; the claim looks for work only after it, so that no wake-up is missed.
 func (s *scheduler) join(session *haulier.Session) *waiter {
@@ -114,7 +124,7 @@ func (s *scheduler) wakeLane(lane haulier.Lane, n int) {
 		if w.deaf {
 			continue
 		}
-		if _, ok := w.session.Runs(lane); ok && w.signal() {
+		if _, ok := s.runs(w.session, lane); ok && w.signal() {
 			n--
 		}
 	}
@@ -145,7 +155,7 @@ func (w *waiter) signal() bool {
 func (s *scheduler) pick(session *haulier.Session, bands []haulier.BandHead, q *queues, n int, now time.Time) []haulier.Take {
 	var fit []Candidate
 	for _, b := range bands {
-		w, ok := session.Runs(b.Lane)
+		w, ok := s.runs(session, b.Lane)
 		if !ok || b.N <= 0 {
 			continue
 		}

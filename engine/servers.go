@@ -85,7 +85,7 @@ func (e *Engine) keepUp(ctx context.Context) error {
 		}
 		e.tellDuty(mine)
 		if err == nil {
-			err = errors.Join(e.loadQueues(ctx), e.loadLimits(ctx), e.loadWindows(ctx), e.refreshSessions(ctx))
+			err = errors.Join(e.loadQueues(ctx), e.loadLimits(ctx), e.loadWindows(ctx), e.loadHandlers(ctx), e.refreshSessions(ctx))
 		}
 		if err == nil && mine {
 			err = errors.Join(e.loadFlow(ctx), e.takeOver(ctx, left))

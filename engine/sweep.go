@@ -95,7 +95,7 @@ func (e *Engine) sweep(ctx context.Context) error {
 		}
 		if err == nil && !time.Now().Before(flowAt) {
 			flowAt = time.Now().Add(sweepAtLeast)
-			err = e.loadFlow(ctx)
+			err = errors.Join(e.loadFlow(ctx), e.expireUnhandled(ctx))
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -282,7 +282,7 @@ func (e *Engine) removeTogether(ctx context.Context, jobs []*haulier.Job) (int, 
 func (e *Engine) removal(ctx context.Context, b *haulier.Batch, j *haulier.Job) ([]string, error) {
 	b.Delete = append(b.Delete, haulier.JobDelete{ID: j.ID, Expect: j.Rev})
 	dropBatch(b, j)
-	if j.Flow != nil && j.Flow.Chain {
+	if j.Task.Script != nil || j.Flow != nil && j.Flow.Chain {
 		b.Docs = append(b.Docs, haulier.DocWrite{Kind: DocChain, Key: j.ID.String(), Expect: haulier.AnyRev})
 	}
 	var blobs []string

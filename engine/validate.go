@@ -28,8 +28,8 @@ func complete(s *haulier.Spec, now time.Time) error {
 		s.Queue = haulier.DefaultQueue
 	}
 	if s.Type == "" {
-		if s.Task.Kind() == haulier.KindGo {
-			return field("type", "is missing: name what the job does, or give it a task such as exec")
+		if k := s.Task.Kind(); k == haulier.KindGo || k == haulier.KindScript {
+			return field("type", "is missing: name what the job does, or give it a task such as exec; a handler is found by it")
 		}
 		s.Type = string(s.Task.Kind())
 	}
@@ -164,20 +164,34 @@ func checkPayload(s *haulier.Spec) error {
 
 func checkTask(s *haulier.Spec) error {
 	set := 0
-	for _, is := range []bool{s.Task.Exec != nil, s.Task.HTTP != nil, s.Task.None != nil, s.Task.Container != nil, s.Task.Wasi != nil} {
+	for _, is := range []bool{s.Task.Exec != nil, s.Task.HTTP != nil, s.Task.None != nil, s.Task.Container != nil, s.Task.Wasi != nil, s.Task.Script != nil} {
 		if is {
 			set++
 		}
 	}
 	if set > 1 {
-		return field("task", "has more than one kind: give one of exec, http, container, wasi, none")
+		return field("task", "has more than one kind: give one of exec, http, container, wasi, script, none")
 	}
 	return first(
 		func() error { return checkExec(s.Task.Exec) },
 		func() error { return checkHTTP(s.Task.HTTP, len(s.Payload)) },
 		func() error { return checkContainer(s.Task.Container) },
 		func() error { return checkWasi(s.Task.Wasi, len(s.Payload)) },
+		func() error { return checkScript(s.Task.Script, len(s.Payload)) },
 	)
+}
+
+func checkScript(t *haulier.ScriptTask, payload int) error {
+	switch {
+	case t == nil:
+		return nil
+	case *t != haulier.ScriptTask{}:
+		return field("task.script", "has a version or digest: leave them out, they are told when the job is claimed")
+	case payload > haulier.MaxScriptPayload:
+		return &haulier.FieldError{Field: "payload", Kind: haulier.ErrTooLarge, Msg: fmt.Sprintf(
+			"has %d bytes: a handler takes at most %d; send the address of what is larger", payload, haulier.MaxScriptPayload)}
+	}
+	return nil
 }
 
 // checkContainer checks what holds for every engine; the rest of the config is up to that of the worker.

@@ -70,7 +70,9 @@ func (w *why) pending(ctx context.Context) error {
 		w.say("the machine went down: workers first say what they run, for at most one lease")
 	}
 	w.paused()
-	w.workers()
+	if w.handler() {
+		w.workers()
+	}
 	ahead, err := w.ahead(ctx)
 	if err != nil {
 		return err
@@ -146,6 +148,20 @@ func (w *why) paused() {
 	}
 }
 
+// handler says when there is none for the job, and reports whether that is not so.
+func (w *why) handler() bool {
+	lane := w.j.Lane()
+	if lane.Kind != haulier.KindScript || w.e.handlers.of(lane) != nil {
+		return true
+	}
+	until := ""
+	if !w.j.RetryUntil.IsZero() {
+		until = ", until its deadline at " + w.j.RetryUntil.Format(time.RFC3339)
+	}
+	w.say("type %s has no handler: it waits for one%s; `haulier handlers set %s` makes it", lane.Type, until, lane.Type)
+	return false
+}
+
 // workers says which live sessions could run the job, or what they lack.
 func (w *why) workers() {
 	lane := w.j.Lane()
@@ -154,7 +170,7 @@ func (w *why) workers() {
 	all := w.e.sessions.list("")
 	for i := range all {
 		s := &all[i]
-		if _, ok := s.Runs(lane); !ok {
+		if _, ok := w.e.sched.runs(s, lane); !ok {
 			lacks[lack(s, lane)] = true
 			continue
 		}
@@ -207,6 +223,9 @@ func lack(s *haulier.Session, l haulier.Lane) string {
 	}
 	if label, lacks := s.Lacks(l); lacks {
 		return fmt.Sprintf("does not have label %s", label)
+	}
+	if l.Kind == haulier.KindScript && (len(s.Types) == 0 || has(s.Types, l.Type)) {
+		return "does not have the language of its handler"
 	}
 	return fmt.Sprintf("does not know type %s", l.Type)
 }

@@ -114,4 +114,6 @@ type Result struct {
 	Account    *haulier.Account // nil: nothing is known
 	Stopped    bool             // it ended because of Stop
 	Lapsed     bool             // it ended because the lease of this worker was over
+	// Released: it is to be run again, after Delay, and this does not count as a try; Error says why.
+	Released bool
 }

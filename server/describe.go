@@ -37,6 +37,7 @@ func describe(version string) huma.Config {
 				{Name: "queues", Description: "Queues, counts, pausing."},
 				{Name: "schedules", Description: "Jobs by the clock."},
 				{Name: "workflows", Description: "Jobs in order."},
+				{Name: "handlers", Description: "Scripts kept by the server, which run the jobs of a type."},
 				{Name: "hooks", Description: "What is called before and after jobs are enqueued and run."},
 				{Name: "batches", Description: "Jobs that belong together, and what follows them."},
 				{Name: "workers", Description: "Sessions of workers: claim jobs and report on them."},

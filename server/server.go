@@ -61,7 +61,7 @@ func New(c Config) (*Server, error) {
 	s.api = humago.New(s.mux, describe(c.Version))
 	for _, list := range [][]operation{
 		s.enqueueOperations(), s.jobOperations(), s.logOperations(), s.queueOperations(), s.scheduleOperations(), s.windowOperations(), s.batchOperations(), s.blobOperations(),
-		s.metricsOperations(), s.workflowOperations(), s.hookOperations(),
+		s.metricsOperations(), s.workflowOperations(), s.hookOperations(), s.handlerOperations(),
 		s.sessionOperations(), s.eventOperations(), s.tokenOperations(), s.healthOperations(),
 	} {
 		for i := range list {

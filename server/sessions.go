@@ -50,6 +50,7 @@ type sessionBody struct {
 	Queues      map[string]int    `json:"queues,omitempty" doc:"weight (1 to 100) by queue; * stands for all others"`
 	Kinds       []haulier.Kind    `json:"kinds,omitempty" doc:"kinds of task it can run"`
 	Types       []string          `json:"types,omitempty" doc:"types it runs; all unless said"`
+	Languages   []string          `json:"languages,omitempty" doc:"of handlers that it can run, for the kind script"`
 	Concurrency int               `json:"concurrency,omitempty" doc:"jobs it runs at once"`
 	Lease       haulier.Duration  `json:"lease,omitzero" doc:"how long the session lives without being renewed; 30s unless said"`
 	Host        string            `json:"host,omitempty"`
@@ -104,7 +105,7 @@ func (c *call) openSession() error {
 		}
 	}
 	s, err := c.Queue.OpenSession(c.ctx(), haulier.Session{
-		ID: b.ID, Worker: b.Worker, Tenants: b.Tenants, Queues: b.Queues, Kinds: b.Kinds, Types: b.Types, Concurrency: b.Concurrency,
+		ID: b.ID, Worker: b.Worker, Tenants: b.Tenants, Queues: b.Queues, Kinds: b.Kinds, Types: b.Types, Languages: b.Languages, Concurrency: b.Concurrency,
 		Lease: b.Lease, Host: b.Host, PID: b.PID, Version: b.Version, Addresses: b.Addresses, Load: b.Load, Labels: b.Labels,
 	})
 	if err != nil {

@@ -75,6 +75,9 @@ func spec(t *rapid.T) haulier.Spec {
 			Clock: rapid.Bool().Draw(t, "clock"), Random: rapid.Bool().Draw(t, "random"),
 		}
 	}
+	if rapid.Bool().Draw(t, "script") {
+		s.Task.Script = &haulier.ScriptTask{Version: rapid.Int().Draw(t, "version"), Digest: text(t)}
+	}
 	if rapid.Bool().Draw(t, "files") {
 		s.Files = &haulier.Files{Inputs: list(t, func(t *rapid.T) haulier.Input {
 			return haulier.Input{Fileset: text(t), From: text(t), Patterns: list(t, text), To: text(t)}

@@ -30,6 +30,7 @@ const (
 	sessionAddress
 	sessionLoad
 	sessionHolding
+	sessionLanguage
 )
 
 // AppendSession appends s.
@@ -50,6 +51,9 @@ func AppendSession(b []byte, s *haulier.Session) []byte {
 	}
 	for _, t := range s.Types {
 		b = putItem(b, sessionType, t)
+	}
+	for _, l := range s.Languages {
+		b = putItem(b, sessionLanguage, l)
 	}
 	b = putInt(b, sessionConcurrency, s.Concurrency)
 	b = putInt(b, sessionLease, s.Lease)
@@ -90,6 +94,8 @@ func ParseSession(b []byte) (haulier.Session, error) {
 			s.Kinds = more(&f, s.Kinds, haulier.Kind(f.name()), maxItems)
 		case sessionType:
 			s.Types = more(&f, s.Types, f.name(), maxItems)
+		case sessionLanguage:
+			s.Languages = more(&f, s.Languages, f.name(), maxItems)
 		case sessionConcurrency:
 			s.Concurrency = f.int()
 		case sessionLease:

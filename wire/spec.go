@@ -36,6 +36,7 @@ const (
 	specContainer
 	specRunsOn
 	specWasi
+	specScript
 )
 
 // AppendSpec appends s.
@@ -75,6 +76,11 @@ func AppendSpec(b []byte, s *haulier.Spec) []byte {
 	}
 	if s.Task.Wasi != nil {
 		b = appendWasi(b, s.Task.Wasi)
+	}
+	if t := s.Task.Script; t != nil {
+		var mark int
+		b, mark = open(b, specScript)
+		b = shut(putText(putInt(b, 1, t.Version), 2, t.Digest), mark)
 	}
 	return putBool(b, specNone, s.Task.None != nil)
 }
@@ -146,6 +152,8 @@ func (f *fields) work(s *haulier.Spec) {
 		s.Task.Container = f.container()
 	case specWasi:
 		s.Task.Wasi = f.wasi()
+	case specScript:
+		s.Task.Script = f.script()
 	case specNone:
 		if f.bool() {
 			s.Task.None = new(haulier.NoTask)
@@ -196,6 +204,21 @@ func appendHTTP(b []byte, x *haulier.HTTPTask) []byte {
 	b = putText(putText(b, 1, x.URL), 2, x.Method)
 	b = putText(putMap(b, 3, x.Headers), 4, x.Secret)
 	return shut(b, mark)
+}
+
+func (f *fields) script() *haulier.ScriptTask {
+	x := new(haulier.ScriptTask)
+	e := fields{rest: f.bytes()}
+	for e.next() {
+		switch e.num {
+		case 1:
+			x.Version = e.int()
+		case 2:
+			x.Digest = e.name()
+		}
+	}
+	f.take(e.bad)
+	return x
 }
 
 func (f *fields) http() *haulier.HTTPTask {

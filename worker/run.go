@@ -181,6 +181,9 @@ func (r *run) await(ctx context.Context) haulier.Report {
 	if res.Lapsed {
 		return r.stopped(causeFence, res.Error)
 	}
+	if res.Released {
+		return haulier.Report{Ref: r.ref(), Kind: haulier.ReportRelease, Error: res.Error, Delay: res.Delay}
+	}
 	return r.keepOutputs(ctx, haulier.Report{
 		Ref: r.ref(), Kind: haulier.ReportFinish, Outcome: res.Outcome, Code: res.Code,
 		Error: res.Error, Result: res.Result, ResultBlob: res.ResultBlob, Delay: res.Delay, Account: res.Account,

@@ -44,6 +44,8 @@ type Config struct {
 	// Types of the jobs that it runs. Those of functions are added. Empty: all
 	// that the executors can run; with functions and executors it must be said.
 	Types []string
+	// Languages are those of the handlers that its executor of scripts can run.
+	Languages []string
 	// Concurrency is how many jobs run at once. Zero: the number of processors.
 	Concurrency int
 	// Prefetch is how many jobs more than that may be claimed in advance. As many are as will
@@ -271,7 +273,7 @@ func (w *Worker) serve(ctx context.Context, state *state, left []executor.Attemp
 func (w *Worker) openSession(ctx context.Context, id haulier.ID, left bool) (*session, error) {
 	host, _ := os.Hostname()
 	in := haulier.Session{
-		ID: id, Worker: w.cfg.Name, Tenants: w.cfg.Tenants, Queues: w.cfg.Queues, Kinds: w.kinds(), Types: w.types(),
+		ID: id, Worker: w.cfg.Name, Tenants: w.cfg.Tenants, Queues: w.cfg.Queues, Kinds: w.kinds(), Types: w.types(), Languages: w.cfg.Languages,
 		Concurrency: w.cfg.Concurrency, Lease: haulier.Duration(w.cfg.Lease), Host: host, PID: os.Getpid(),
 		Version: w.cfg.Version, Labels: labels(w.cfg.Labels, host), Addresses: addresses(), Load: load(ctx),
 	}

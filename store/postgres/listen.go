@@ -450,6 +450,8 @@ func specOfRemoved(id haulier.ID, lane haulier.Lane, priority int) *haulier.Spec
 		s.Task.Container = &haulier.ContainerTask{}
 	case haulier.KindWasi:
 		s.Task.Wasi = &haulier.WasiTask{}
+	case haulier.KindScript:
+		s.Task.Script = &haulier.ScriptTask{}
 	case haulier.KindNone:
 		s.Task.None = &haulier.NoTask{}
 	}
