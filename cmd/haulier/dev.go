@@ -33,7 +33,7 @@ func (p *program) devCommand() *cobra.Command {
 	}
 	f.registerStore(cmd.Flags())
 	f.registerListen(cmd.Flags())
-	wf.register(cmd.Flags(), haulier.KindExec, haulier.KindHTTP, haulier.KindWasi)
+	wf.register(cmd.Flags(), haulier.KindExec, haulier.KindHTTP, haulier.KindWasi, haulier.KindScript)
 	lf.register(cmd.Flags(), "warn")
 	f.AllowPrivate, wf.AllowPrivate = true, true // nobody else reaches it
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return p.dev(cmd.Context(), &f, &wf, &lf) }
@@ -83,6 +83,7 @@ func (n *node) localWorker(f *workerFlags, s *settings, version string, log *slo
 	if f.State == "" && n.data != "" {
 		f.State = filepath.Join(n.data, "worker")
 	}
+	f.source = n.engine
 	cfg, err := f.config(s, version, log)
 	if err != nil {
 		return nil, err

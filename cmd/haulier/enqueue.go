@@ -41,6 +41,7 @@ type enqueueFlags struct {
 	http        httpFlags
 	container   containerFlags
 	wasi        wasiFlags
+	script      bool
 }
 
 // httpFlags make a job a call of an address.
@@ -113,11 +114,12 @@ const linesBatch = 1000
 func (p *program) enqueueCommand() *cobra.Command {
 	var f enqueueFlags
 	cmd := &cobra.Command{
-		Use: "enqueue TYPE [-- COMMAND…]", Short: "Enqueue jobs for functions, calls of an address, containers or modules", Long: enqueueLong,
+		Use: "enqueue TYPE [-- COMMAND…]", Short: "Enqueue jobs for functions, handlers, calls of an address, containers or modules", Long: enqueueLong,
 		Example: `  haulier enqueue mail --payload '{"to":"ann@example.com"}'
   haulier enqueue mail --payload-file letter.json --at 18:00 --label campaign=spring
   haulier enqueue thumbnail --lines images.txt --queue bulk --priority -5
   some-program | haulier enqueue thumbnail --lines -
+  haulier enqueue thumbnail --script --payload cat.png
   haulier enqueue rebuild --http https://ops.example/rebuild --payload '{"site":3}'
   haulier enqueue resize --container images/magick:7 -- convert in.png out.jpg
   haulier enqueue shrink --wasi $(haulier blobs put shrink.wasm) --input photos=in -- --width 300`,
@@ -138,6 +140,8 @@ func (p *program) enqueueCommand() *cobra.Command {
 	f.http.register(cmd.Flags())
 	f.container.register(cmd.Flags())
 	f.wasi.register(cmd.Flags())
+	cmd.Flags().BoolVar(&f.script, "script", false, "the handler of the type runs the jobs; see haulier handlers")
+	cmd.MarkFlagsMutuallyExclusive("http", "container", "wasi", "script")
 	cmd.MarkFlagsMutuallyExclusive("key", "journal")
 	cmd.MarkFlagsMutuallyExclusive("payload", "payload-file", "lines")
 	cmd.RunE = p.plain(func(ctx context.Context, args []string) error { return p.enqueue(ctx, &f, args[0], args[1:]) })
@@ -158,6 +162,9 @@ func (p *program) enqueue(ctx context.Context, f *enqueueFlags, typ string, comm
 	}
 	if spec.Task.Wasi, err = f.wasi.task(command); err != nil {
 		return err
+	}
+	if f.script {
+		spec.Task.Script = &haulier.ScriptTask{}
 	}
 	q, shut, err := p.producer(ctx, f.journal)
 	if err != nil {

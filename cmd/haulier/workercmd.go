@@ -28,7 +28,7 @@ func (p *program) workerCommand() *cobra.Command {
   haulier worker --queues 'mail=3,reports=1' --name mailer
   haulier worker --types thumbnail,transcode --lease 1m`,
 	}
-	f.register(cmd.Flags(), haulier.KindExec)
+	f.register(cmd.Flags(), haulier.KindExec, haulier.KindScript)
 	cmd.Flags().BoolVar(&f.AllowPrivate, "allow-private", false, "let tasks of kind http call addresses of the network inside: loopback, link-local, private")
 	lf.register(cmd.Flags(), "info")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -41,6 +41,7 @@ func (p *program) workerCommand() *cobra.Command {
 			return err
 		}
 		defer c.Close()
+		f.source = c
 		cfg, err := f.config(&p.settings, p.version, log)
 		if err != nil {
 			return err

@@ -17,6 +17,7 @@ import (
 	"github.com/haulier/haulier/executor"
 	httpexec "github.com/haulier/haulier/executor/http"
 	"github.com/haulier/haulier/executor/process"
+	"github.com/haulier/haulier/executor/script"
 	"github.com/haulier/haulier/executor/wasi"
 	"github.com/haulier/haulier/webhook"
 	"github.com/haulier/haulier/worker"
@@ -24,6 +25,7 @@ import (
 
 // executors are the makers of executors by the name of their kind.
 var executors = map[string]func(*workerFlags, *settings) executor.Executor{
+	string(haulier.KindScript): func(f *workerFlags, _ *settings) executor.Executor { return f.scripts() },
 	string(haulier.KindHTTP): func(f *workerFlags, _ *settings) executor.Executor {
 		return httpexec.New(webhook.New(webhook.Config{AllowPrivate: f.AllowPrivate}))
 	},
@@ -47,6 +49,8 @@ type workerFlags struct {
 	State       string
 	Cache       byteSize
 	Labels      []string
+	Script      scriptFlags
+	source      script.Source // of handlers
 	// AllowPrivate lets tasks of kind http call addresses of the network inside.
 	AllowPrivate bool
 	// WasiMemory is what a module may have at most.
@@ -61,7 +65,7 @@ func (f *workerFlags) register(fs *pflag.FlagSet, kinds ...haulier.Kind) {
 	for _, k := range kinds {
 		usual = append(usual, string(k))
 	}
-	fs.StringSliceVar(&f.Executors, "executors", usual, "`KINDS` of task that it runs: exec, http, wasi")
+	fs.StringSliceVar(&f.Executors, "executors", usual, "`KINDS` of task that it runs: exec, http, wasi, script")
 	fs.StringSliceVar(&f.Tenants, "tenants", nil, "`NAMES` of the tenants whose jobs it runs, * for all; that of --tenant unless said")
 	fs.StringSliceVar(&f.Queues, "queues", nil, "`QUEUES` that it listens to, with weights from 1 to 100, such as mail=3,reports=1,*; all alike unless said")
 	fs.StringSliceVar(&f.Types, "types", nil, "`TYPES` of jobs that it runs; all unless said")
@@ -72,6 +76,7 @@ func (f *workerFlags) register(fs *pflag.FlagSet, kinds ...haulier.Kind) {
 	fs.Var(&f.Cache, "cache", "`SIZE` of files that are kept for the next job that needs them; 0: none")
 	f.WasiMemory = wasi.DefaultMemory
 	fs.Var(&f.WasiMemory, "wasi-memory", "`SIZE` of the memory that a module of a wasi task may have at most")
+	f.Script.register(fs)
 	fs.StringArrayVar(&f.Labels, "label", nil, "`KEY=VALUE` that jobs may ask for with --runs-on, besides os, arch and host; may be repeated")
 }
 
@@ -85,12 +90,19 @@ func (f *workerFlags) config(s *settings, version string, log *slog.Logger) (wor
 		c.Cache = -1
 	}
 	var err error
+	if err = f.Script.check(); err != nil {
+		return c, err
+	}
 	for _, kind := range f.Executors {
 		makeOne := executors[kind]
 		if makeOne == nil {
-			return c, usagef("--executors: there is no kind %q: there are exec, http and wasi", kind)
+			return c, usagef("--executors: there is no kind %q: there are exec, http, wasi and script", kind)
 		}
-		c.Executors = append(c.Executors, makeOne(f, s))
+		x := makeOne(f, s)
+		if scripts, ok := x.(*script.Executor); ok {
+			c.Languages = scripts.Languages()
+		}
+		c.Executors = append(c.Executors, x)
 	}
 	if len(c.Tenants) == 0 && s.Tenant != "" {
 		c.Tenants = []string{s.Tenant}
