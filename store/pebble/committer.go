@@ -222,21 +222,39 @@ func (s *Store) apply(g *group) error {
 		if f.batch, err = g.ops.batch(s.db); err != nil {
 			return err
 		}
-		if err = s.db.ApplyNoSyncWait(f.batch, pdb.Sync); err != nil {
+	}
+	if err := s.show(g, &f); err != nil {
+		return err
+	}
+	s.tellGroup(&f)
+	s.flights <- f
+	return nil
+}
+
+// show makes the group visible on disk and in memory.
+func (s *Store) show(g *group, f *flight) error {
+	s.showing.Lock()
+	defer s.showing.Unlock()
+	if f.batch != nil {
+		if err := s.db.ApplyNoSyncWait(f.batch, pdb.Sync); err != nil {
 			return err
 		}
 	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.generation++
 	for _, w := range g.lowered {
 		w.fresh = lastMark
 	}
 	s.cache.visible()
 	s.shrink()
-	s.mu.Unlock()
-	s.tellGroup(&f)
-	s.flights <- f
 	return nil
+}
+
+// shown ends a read: what it saw on disk, who reads next must find in memory, too.
+func (s *Store) shown() {
+	s.showing.RLock()
+	defer s.showing.RUnlock()
 }
 
 func (s *Store) tellGroup(f *flight) {

@@ -97,6 +97,7 @@ func (s *Store) Doc(_ context.Context, kind haulier.DocKind, key string) (haulie
 		return haulier.Doc{}, err
 	}
 	defer s.leave()
+	defer s.shown()
 	d := haulier.Doc{Kind: kind, Key: key}
 	found, err := s.get(docKey(kind, key), func(v []byte) error {
 		f, value, err := parseDoc(v)
@@ -115,6 +116,7 @@ func (s *Store) Docs(_ context.Context, kind haulier.DocKind, prefix, from strin
 		return nil, err
 	}
 	defer s.leave()
+	defer s.shown()
 	all := docKey(kind, "")
 	low := docKey(kind, prefix)
 	if next := append(docKey(kind, from), 0); from != "" && bytes.Compare(next, low) > 0 {

@@ -17,6 +17,7 @@ func (s *Store) List(_ context.Context, q haulier.Query) (haulier.Page, error) {
 		return haulier.Page{}, err
 	}
 	defer s.leave()
+	defer s.shown()
 	page, err := s.list(&q)
 	if err != nil {
 		return haulier.Page{}, fmt.Errorf("list: %w", err)

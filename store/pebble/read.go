@@ -19,6 +19,7 @@ func (s *Store) Jobs(_ context.Context, ids []haulier.ID) ([]*haulier.Job, error
 		return nil, err
 	}
 	defer s.leave()
+	defer s.shown()
 	jobs := make([]*haulier.Job, len(ids))
 	if _, err := s.find(ids, jobs); err != nil {
 		return nil, err

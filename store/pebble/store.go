@@ -67,7 +67,8 @@ type Store struct {
 	fault      *fault
 	watchers   watchers
 	leases     *leases
-	dueMu      sync.Mutex // held during Due: the scans of low waters come one by one
+	showing    sync.RWMutex // locked while a group is visible on disk and not yet in memory
+	dueMu      sync.Mutex   // held during Due: the scans of low waters come one by one
 
 	mu         sync.Mutex // guards what follows; held for short times
 	lanes      lanes
