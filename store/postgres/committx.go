@@ -385,6 +385,9 @@ func (t *commitTx) writeDocs(b *pgx.Batch) {
 			}
 			continue
 		case d.remove:
+			// Who makes it at the same time must wait, or the other way round: for each other, neither transaction has been.
+			inserts.add(&docWrite{docKey: d.docKey, value: []byte{}}, 0)
+			removals.add(d, 0)
 			continue
 		case there:
 			updates.add(d, rev+1)
