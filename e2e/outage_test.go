@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/haulier/haulier"
+	"github.com/haulier/haulier/store/services"
 )
 
 // TestTheStoreGoesAway cuts a server off from its store for longer than a lease: the server stays and says that it can't work now, the
@@ -19,13 +20,13 @@ func TestTheStoreGoesAway(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			s := newSite(t)
-			k := newLink(t, store.network, store.addr)
-			s.serve("--store", store.url(k.addr()))
+			k := services.NewLink(t, store.network, store.addr)
+			s.serve("--store", store.url(k.Addr()))
 			s.ready(ctx)
 			w := s.work("w", "--lease", "30s")
 			id := s.enqueue(ctx, s.shell("echo begun; sleep 12; echo done"))
 			s.await(ctx, "it runs", func() bool { return s.job(ctx, id).State == haulier.Running })
-			k.set(linkDown)
+			k.Set(services.LinkDown)
 			s.await(ctx, "the server says that it is not ready", func() bool { return !s.isReady(ctx) })
 			s.await(ctx, "it answers 503 and when to come again", func() bool {
 				q, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/v1/jobs", nil)
@@ -43,7 +44,7 @@ func TestTheStoreGoesAway(t *testing.T) {
 			if s.server.ended() || w.ended() {
 				t.Fatalf("server or worker ended:\n%s\n%s", tail(s.server.output(t)), tail(w.output(t)))
 			}
-			k.set(linkUp)
+			k.Set(services.LinkUp)
 			s.await(ctx, "the server is ready again", func() bool { return s.isReady(ctx) })
 			done, err := s.client.Wait(ctx, haulier.DefaultTenant, []haulier.ID{id})
 			if err != nil || done[0].State != haulier.Succeeded || done[0].Attempt != 1 {

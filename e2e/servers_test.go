@@ -96,9 +96,9 @@ func TestCrashOfSeveralServers(t *testing.T) {
 type fleet struct {
 	t       *testing.T
 	dice    *rand.Rand
-	links   []*link  // between servers and the store, then between workers and servers
-	stores  []string // the store's URL, by the link of each server
-	sites   []*site  // of one folder, each with a server of its own
+	links   []*services.Link // between servers and the store, then between workers and servers
+	stores  []string         // the store's URL, by the link of each server
+	sites   []*site          // of one folder, each with a server of its own
 	workers []*process
 	makers  []func() *process // of the workers
 	killed  map[string]int
@@ -113,19 +113,19 @@ func newFleet(t *testing.T, store sharedStore, dice *rand.Rand) *fleet {
 		f.sites = append(f.sites, f.sites[0].beside())
 	}
 	for range servers {
-		k := newLink(t, store.network, store.addr)
+		k := services.NewLink(t, store.network, store.addr)
 		f.links = append(f.links, k)
-		f.stores = append(f.stores, store.url(k.addr()))
+		f.stores = append(f.stores, store.url(k.Addr()))
 	}
 	return f
 }
 
 // far is the site's server as who is behind a link sees it.
 func (f *fleet) far(s *site) *site {
-	k := newLink(f.t, "tcp", s.addr)
+	k := services.NewLink(f.t, "tcp", s.addr)
 	f.links = append(f.links, k)
 	other := *s
-	other.addr = k.addr()
+	other.addr = k.Addr()
 	other.url = "http://" + other.addr
 	return &other
 }
@@ -212,17 +212,17 @@ func (f *fleet) run(ctx context.Context) {
 // cut takes a piece of the network away for a while, rarely for longer than leases last.
 func (f *fleet) cut(ctx context.Context) {
 	i := f.dice.IntN(len(f.links))
-	how, name := linkDown, "cut"
+	how, name := services.LinkDown, "cut"
 	if f.dice.IntN(2) == 0 {
-		how, name = linkSilent, "silence"
+		how, name = services.LinkSilent, "silence"
 	}
 	f.tell(fmt.Sprint(name, " ", i))
-	f.links[i].set(how)
+	f.links[i].Set(how)
 	f.pause(ctx, 50, 1500)
 	if f.dice.IntN(8) == 0 {
 		f.pause(ctx, 6000, 8000)
 	}
-	f.links[i].set(linkUp)
+	f.links[i].Set(services.LinkUp)
 	f.fallen()
 }
 

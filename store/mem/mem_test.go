@@ -37,3 +37,7 @@ func TestTimePassesWithTheBubble(t *testing.T) {
 		}
 	})
 }
+
+func TestCrew(t *testing.T) {
+	storetest.RunCrew(t, func(*testing.T) storetest.Crew { return storetest.Crew{Stores: []haulier.Store{mem.New()}} })
+}

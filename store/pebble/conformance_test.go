@@ -49,3 +49,15 @@ func TestEngine(t *testing.T) {
 		return enginetest.Driver{Store: s, SetClock: func(now func() time.Time) { clock.Store(&now) }}
 	})
 }
+
+func TestCrew(t *testing.T) {
+	storetest.RunCrew(t, func(t *testing.T) storetest.Crew {
+		return storetest.Crew{Stores: []haulier.Store{open(t, t.TempDir(), pebble.Options{})}}
+	})
+}
+
+func TestCrewWithLittleMemory(t *testing.T) {
+	storetest.RunCrew(t, func(t *testing.T) storetest.Crew {
+		return storetest.Crew{Stores: []haulier.Store{open(t, "store", pebble.Small(pebble.Options{FS: vfs.NewMem()}))}}
+	})
+}

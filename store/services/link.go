@@ -1,4 +1,4 @@
-package e2e_test
+package services
 
 import (
 	"errors"
@@ -10,75 +10,78 @@ import (
 	"testing"
 )
 
-// link is a piece of network between two processes, which can be cut.
-type link struct {
+// Link is a piece of network between two processes, which can be cut. Safe for concurrent use.
+type Link struct {
 	network, to string
 
 	l  net.Listener
 	wg sync.WaitGroup
 
 	mu    sync.Mutex
-	state linkState
+	state LinkState
 	conns map[net.Conn]bool
 	heal  chan struct{} // closed when a silent link passes bytes again
 }
 
-type linkState int
+// LinkState is what becomes of connections and bytes.
+type LinkState int
 
+// The states of a link.
 const (
-	linkUp     linkState = iota
-	linkDown             // connections break, new ones are refused
-	linkSilent           // connections stay, and nothing comes through
+	LinkUp     LinkState = iota
+	LinkDown             // connections break, new ones are refused
+	LinkSilent           // connections stay, and nothing comes through
 )
 
-// newLink leads from an address of its own to another, until the test ends.
-func newLink(t testing.TB, network, to string) *link {
-	t.Helper()
+// NewLink leads from an address of its own to another, until the test ends. network is tcp or unix.
+func NewLink(tb testing.TB, network, to string) *Link {
+	tb.Helper()
 	at := "127.0.0.1:0"
 	if network == "unix" { // a socket is known by the folder that it is in
 		dir, err := os.MkdirTemp("/tmp", "hl")
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
-		t.Cleanup(func() { os.RemoveAll(dir) })
+		tb.Cleanup(func() { os.RemoveAll(dir) })
 		at = filepath.Join(dir, filepath.Base(to))
 	}
 	l, err := net.Listen(network, at)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	k := &link{network: network, to: to, l: l, conns: map[net.Conn]bool{}, heal: make(chan struct{})}
+	k := &Link{network: network, to: to, l: l, conns: map[net.Conn]bool{}, heal: make(chan struct{})}
 	close(k.heal)
 	k.wg.Go(k.accept)
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		l.Close()
-		k.set(linkDown)
+		k.Set(LinkDown)
 		k.wg.Wait()
 	})
 	return k
 }
 
-func (k *link) addr() string { return k.l.Addr().String() }
+// Addr is where the link begins.
+func (k *Link) Addr() string { return k.l.Addr().String() }
 
-// set changes what becomes of bytes.
-func (k *link) set(s linkState) {
+// Set changes what becomes of bytes.
+func (k *Link) Set(s LinkState) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
-	case s == linkSilent && k.state != linkSilent:
+	case s == LinkSilent && k.state != LinkSilent:
 		k.heal = make(chan struct{})
-	case s != linkSilent && k.state == linkSilent:
+	case s != LinkSilent && k.state == LinkSilent:
 		close(k.heal)
 	}
 	k.state = s
-	if s == linkDown {
+	if s == LinkDown {
 		for c := range k.conns {
 			c.Close()
 		}
 	}
 }
 
-func (k *link) accept() {
+func (k *Link) accept() {
 	for {
 		in, err := k.l.Accept()
 		if err != nil {
@@ -90,7 +93,7 @@ func (k *link) accept() {
 			continue
 		}
 		k.mu.Lock()
-		if k.state == linkDown {
+		if k.state == LinkDown {
 			in.Close()
 			out.Close()
 		} else {
@@ -103,7 +106,7 @@ func (k *link) accept() {
 }
 
 // pass carries bytes one way. What was read while the link is silent comes when it is not any more, as TCP has it.
-func (k *link) pass(from, to net.Conn) {
+func (k *Link) pass(from, to net.Conn) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
@@ -118,7 +121,7 @@ func (k *link) pass(from, to net.Conn) {
 		}
 		if errors.Is(err, io.EOF) {
 			if half, ok := to.(interface{ CloseWrite() error }); ok {
-				half.CloseWrite()
+				_ = half.CloseWrite() // whose end the other side sees
 			}
 			k.forget(from)
 			return
@@ -133,8 +136,14 @@ func (k *link) pass(from, to net.Conn) {
 	k.forget(to)
 }
 
-func (k *link) forget(c net.Conn) {
+func (k *Link) forget(c net.Conn) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.conns, c)
+}
+
+// Break breaks all connections; new ones can be made at once.
+func (k *Link) Break() {
+	k.Set(LinkDown)
+	k.Set(LinkUp)
 }
