@@ -26,7 +26,7 @@ func Run(t *testing.T, open func(t *testing.T) haulier.Store) {
 }
 
 func all(t *testing.T, run func(t *testing.T, b behaviour)) {
-	for _, group := range [][]behaviour{enqueueing, attempts, sessions, operating, outputs, queues, looking, flowing, scheduling, ordering, hooking, notifying, windowing, counting, batching, filing, serving} {
+	for _, group := range [][]behaviour{enqueueing, attempts, sessions, operating, outputs, queues, looking, flowing, scheduling, ordering, hooking, notifying, windowing, counting, batching, filing, handling, serving} {
 		for _, b := range group {
 			t.Run(b.name, func(t *testing.T) { run(t, b) })
 		}

@@ -211,10 +211,10 @@ func (p *process) start() error {
 	if p.x.over.Err() != nil {
 		return p.x.over.Err()
 	}
-	if _, err := fmt.Fprintf(p.told, "hello %d %s\n", protocolVersion, mark); err != nil {
-		return err
+	var words []string
+	if _, err = fmt.Fprintf(p.told, "hello %d %s\n", protocolVersion, mark); err == nil {
+		words, err = p.hear("hello", 2, startTimeout)
 	}
-	words, err := p.hear("hello", 2, startTimeout)
 	if err == nil && words[1] != strconv.Itoa(protocolVersion) {
 		err = fmt.Errorf("%w: its version is %.20q, that of this worker %d", errProtocol, words[1], protocolVersion)
 	}
