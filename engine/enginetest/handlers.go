@@ -238,13 +238,12 @@ func handlerRefused(t *testing.T, h *Harness) {
 }
 
 func handlerElsewhere(t *testing.T, h *Harness) {
-	other := &Harness{t: h.t, Store: h.Store, blobs: h.blobs}
-	other.begin()
+	other := h.beside()
 	defer other.end()
 	id := h.script(nil)
 	s := h.scripted("node")
 	other.handler("work", "one")
-	h.pass(11 * time.Second)
+	h.pass(moments)
 	if j := h.claimOne(s); j.ID != id || j.Task.Script.Version != 1 {
 		t.Errorf("claimed %+v", j)
 	}
