@@ -3,12 +3,15 @@ package worker_test
 import (
 	"context"
 	"os"
+	"os/exec"
 	"strconv"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/haulier/haulier"
+	"github.com/haulier/haulier/executor"
+	"github.com/haulier/haulier/executor/script"
 	"github.com/haulier/haulier/worker"
 )
 
@@ -96,6 +99,21 @@ func BenchmarkFunctions(b *testing.B) {
 	for _, n := range []int{1, 100} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) { bench(b, worker.Config{Concurrency: n}, haulier.Spec{Type: "noop"}) })
 	}
+}
+
+// noop is a handler that returns at once.
+type noop struct{}
+
+func (noop) Handler(context.Context, string, string, int) (haulier.Handler, error) {
+	return haulier.Handler{Type: "noop", Version: 1, Digest: "1", Lang: "node", Scripts: haulier.Scripts{Body: "module.exports = async () => 200"}}, nil
+}
+
+func BenchmarkScripts(b *testing.B) {
+	if _, err := exec.LookPath("node"); err != nil {
+		b.Skip("node is not on this machine")
+	}
+	spec := haulier.Spec{Tenant: "default", Queue: "default", Type: "noop", Task: haulier.Task{Script: &haulier.ScriptTask{Version: 1, Digest: "1"}}}
+	bench(b, worker.Config{Concurrency: 400, Executors: []executor.Executor{script.New(script.Config{Source: noop{}})}}, spec)
 }
 
 func BenchmarkCommands(b *testing.B) {
