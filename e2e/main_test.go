@@ -14,11 +14,12 @@ import (
 )
 
 var (
-	crashRounds = flag.Int("crash.rounds", 200, "kills in the crash suite; 0: as many as -crash.time admits")
-	crashTime   = flag.Duration("crash.time", 2*time.Minute, "the crash suite kills no more after this")
-	fleetRounds = flag.Int("fleet.rounds", 12, "kills over each store in the suite of several servers")
-	programPath = flag.String("program", "", "the haulier program to test; built from the sources unless said")
-	crashSeed   = flag.Uint64("crash.seed", 0, "seed of the crash suite's choices; 0: another each time")
+	crashRounds   = flag.Int("crash.rounds", 200, "kills in the crash suite; 0: as many as -crash.time admits")
+	crashTime     = flag.Duration("crash.time", 2*time.Minute, "the crash suite kills no more after this")
+	fleetRounds   = flag.Int("fleet.rounds", 12, "kills over each store in the suite of several servers")
+	journalRounds = flag.Int("journal.rounds", 4, "kills over each store in the suite of a server with a journal")
+	programPath   = flag.String("program", "", "the haulier program to test; built from the sources unless said")
+	crashSeed     = flag.Uint64("crash.seed", 0, "seed of the crash suite's choices; 0: another each time")
 )
 
 func TestMain(m *testing.M) {
