@@ -65,7 +65,7 @@ func newOutpost(t *testing.T, seed uint64, store *sharedStore) *outpost {
 }
 
 func (o *outpost) run() {
-	ctx, cancel := context.WithTimeout(o.t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(o.t.Context(), 5*time.Minute)
 	defer cancel()
 	o.site.serve(o.args...)
 	o.site.ready(ctx)
