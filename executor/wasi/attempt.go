@@ -167,10 +167,7 @@ func (a *attempt) call(m *module, limit int64, log *logWriter) executor.Result {
 		return a.judge(ctx, err, nil)
 	}
 	defer in.close()
-	root, err := openFolder(a.Folder())
-	if err != nil {
-		return a.judge(ctx, err, nil)
-	}
+	root := &folder{dir: a.Folder()}
 	defer root.close()
 	a.stdout.full = cancel
 	config := a.config(ctx, in, log).WithFSConfig(wazero.NewFSConfig().(sysfs.FSConfig).WithSysFSMount(root, "/"))

@@ -15,17 +15,28 @@ import (
 // folder is a module's files: the working folder and nothing else. Paths and links that lead out of it are refused at each step by
 // os.Root, which the runtime's own folders do not do. A module runs on one goroutine, so nothing here is locked.
 type folder struct {
-	root  *os.Root
+	dir   string
+	root  *os.Root // nil until the module asks for something
+	err   error    // why there is none
 	open  int
 	spent int64 // bytes written
 }
 
-func openFolder(dir string) (*folder, error) {
-	root, err := os.OpenRoot(dir)
-	return &folder{root: root}, err
+// begin makes the folder, unless it is there, and opens it.
+func (d *folder) begin() esys.Errno {
+	if d.root == nil && d.err == nil {
+		if d.err = os.MkdirAll(d.dir, 0o700); d.err == nil {
+			d.root, d.err = os.OpenRoot(d.dir)
+		}
+	}
+	return errno(d.err)
 }
 
-func (d *folder) close() { d.root.Close() }
+func (d *folder) close() {
+	if d.root != nil {
+		d.root.Close()
+	}
+}
 
 // errno is what the module is told of an error.
 func errno(err error) esys.Errno {
@@ -54,6 +65,9 @@ var openFlags = []struct {
 
 // OpenFile implements sys.FS.
 func (d *folder) OpenFile(name string, flag esys.Oflag, perm fs.FileMode) (esys.File, esys.Errno) {
+	if no := d.begin(); no != 0 {
+		return nil, no
+	}
 	if d.open >= maxFiles {
 		return nil, esys.EAGAIN
 	}
@@ -210,32 +224,48 @@ func setTimes(atim, mtim int64, stat func() (fs.FileInfo, error), set func(a, m 
 	return errno(set(time.Unix(0, atim), time.Unix(0, mtim)))
 }
 
+// do carries out what has no other result, on the root.
+func (d *folder) do(f func(*os.Root) error) esys.Errno {
+	if no := d.begin(); no != 0 {
+		return no
+	}
+	return errno(f(d.root))
+}
+
 // Lstat implements sys.FS.
-func (d *folder) Lstat(name string) (sys.Stat_t, esys.Errno) { return stat(d.root.Lstat(local(name))) }
+func (d *folder) Lstat(name string) (st sys.Stat_t, no esys.Errno) {
+	no = d.do(func(r *os.Root) error { return stat(&st)(r.Lstat(local(name))) })
+	return st, no
+}
 
 // Stat implements sys.FS.
-func (d *folder) Stat(name string) (sys.Stat_t, esys.Errno) { return stat(d.root.Stat(local(name))) }
+func (d *folder) Stat(name string) (st sys.Stat_t, no esys.Errno) {
+	no = d.do(func(r *os.Root) error { return stat(&st)(r.Stat(local(name))) })
+	return st, no
+}
 
-func stat(info fs.FileInfo, err error) (sys.Stat_t, esys.Errno) {
-	if err != nil {
-		return sys.Stat_t{}, errno(err)
+func stat(to *sys.Stat_t) func(fs.FileInfo, error) error {
+	return func(info fs.FileInfo, err error) error {
+		if err == nil {
+			*to = sys.NewStat_t(info)
+		}
+		return err
 	}
-	return sys.NewStat_t(info), 0
 }
 
 // Mkdir implements sys.FS.
 func (d *folder) Mkdir(name string, perm fs.FileMode) esys.Errno {
-	return errno(d.root.Mkdir(local(name), perm&0o777))
+	return d.do(func(r *os.Root) error { return r.Mkdir(local(name), perm&0o777) })
 }
 
 // Chmod implements sys.FS.
 func (d *folder) Chmod(name string, perm fs.FileMode) esys.Errno {
-	return errno(d.root.Chmod(local(name), perm&0o777))
+	return d.do(func(r *os.Root) error { return r.Chmod(local(name), perm&0o777) })
 }
 
 // Rename implements sys.FS.
 func (d *folder) Rename(from, to string) esys.Errno {
-	return errno(d.root.Rename(local(from), local(to)))
+	return d.do(func(r *os.Root) error { return r.Rename(local(from), local(to)) })
 }
 
 // Rmdir implements sys.FS.
@@ -245,21 +275,21 @@ func (d *folder) Rmdir(name string) esys.Errno { return d.remove(name, true) }
 func (d *folder) Unlink(name string) esys.Errno { return d.remove(name, false) }
 
 func (d *folder) remove(name string, dir bool) esys.Errno {
-	info, err := d.root.Lstat(local(name))
-	switch {
-	case err != nil:
-		return errno(err)
-	case dir && !info.IsDir():
+	st, no := d.Lstat(name)
+	switch is := st.Mode.IsDir(); {
+	case no != 0:
+		return no
+	case dir && !is:
 		return esys.ENOTDIR
-	case !dir && info.IsDir():
+	case !dir && is:
 		return esys.EISDIR
 	}
-	return errno(d.root.Remove(local(name)))
+	return d.do(func(r *os.Root) error { return r.Remove(local(name)) })
 }
 
 // Link implements sys.FS.
 func (d *folder) Link(from, to string) esys.Errno {
-	return errno(d.root.Link(local(from), local(to)))
+	return d.do(func(r *os.Root) error { return r.Link(local(from), local(to)) })
 }
 
 // Symlink implements sys.FS. Where a link leads is looked at when it is followed.
@@ -267,17 +297,23 @@ func (d *folder) Symlink(to, link string) esys.Errno {
 	if path.IsAbs(to) {
 		return esys.EPERM
 	}
-	return errno(d.root.Symlink(to, local(link)))
+	return d.do(func(r *os.Root) error { return r.Symlink(to, local(link)) })
 }
 
 // Readlink implements sys.FS.
-func (d *folder) Readlink(name string) (string, esys.Errno) {
-	to, err := d.root.Readlink(local(name))
-	return to, errno(err)
+func (d *folder) Readlink(name string) (to string, no esys.Errno) {
+	no = d.do(func(r *os.Root) (err error) {
+		to, err = r.Readlink(local(name))
+		return err
+	})
+	return to, no
 }
 
 // Utimens implements sys.FS.
 func (d *folder) Utimens(name string, atim, mtim int64) esys.Errno {
+	if no := d.begin(); no != 0 {
+		return no
+	}
 	name = local(name)
 	return setTimes(atim, mtim, func() (fs.FileInfo, error) { return d.root.Stat(name) }, func(a, m time.Time) error { return d.root.Chtimes(name, a, m) })
 }

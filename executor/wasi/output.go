@@ -10,6 +10,7 @@ import (
 	"hash"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/haulier/haulier"
@@ -38,12 +39,7 @@ func (s *stdout) Write(b []byte) (int, error) {
 		s.sum = sha256.New()
 	}
 	if s.file == nil && s.size+int64(len(b)) > haulier.MaxResult {
-		f, err := os.OpenFile(s.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-		if err == nil {
-			s.file = f
-			_, err = f.Write(s.mem)
-		}
-		if err != nil {
+		if err := s.spill(); err != nil {
 			s.full(fmt.Errorf("its standard output can't be kept: %w", err))
 			return 0, err
 		}
@@ -57,6 +53,18 @@ func (s *stdout) Write(b []byte) (int, error) {
 	s.sum.Write(b)
 	s.size += int64(len(b))
 	return len(b), nil
+}
+
+// spill moves what there is into a file.
+func (s *stdout) spill() (err error) {
+	if err = os.MkdirAll(filepath.Dir(s.path), 0o700); err == nil {
+		s.file, err = os.OpenFile(s.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	}
+	if err == nil {
+		_, err = s.file.Write(s.mem)
+		s.mem = nil
+	}
+	return err
 }
 
 func (s *stdout) address() string { return hex.EncodeToString(s.sum.Sum(nil)) }

@@ -146,6 +146,8 @@ func newRuntime(ctx context.Context, cache wazero.CompilationCache) (wazero.Runt
 //
 //	wasi/jobs/JOB.ATTEMPT/work     working folder
 //	                     /stdout   what is more than fits the memory
+//
+// which is made when there is something to be put into it: for a short module it would cost more than all the rest.
 func (x *Executor) Prepare(_ context.Context, job *haulier.Job, payload []byte) (executor.Attempt, error) {
 	if job.Task.Wasi == nil {
 		return nil, fmt.Errorf("task: %w: it is of kind %s", haulier.ErrInvalid, job.Task.Kind())
@@ -155,8 +157,10 @@ func (x *Executor) Prepare(_ context.Context, job *haulier.Job, payload []byte) 
 	}
 	a := &attempt{x: x, job: job, task: job.Task.Wasi, payload: payload, ended: make(chan struct{})}
 	a.dir = filepath.Join(x.dir, job.ID.String()+"."+strconv.Itoa(job.Attempt))
-	if err := os.MkdirAll(a.Folder(), 0o700); err != nil {
-		return nil, errors.Join(fmt.Errorf("folder of the job: %w", err), os.RemoveAll(a.dir))
+	if job.Files != nil {
+		if err := os.MkdirAll(a.Folder(), 0o700); err != nil {
+			return nil, errors.Join(fmt.Errorf("folder of the job: %w", err), os.RemoveAll(a.dir))
+		}
 	}
 	a.stdout.path = filepath.Join(a.dir, "stdout")
 	a.ctx, a.cancel = context.WithCancelCause(x.over)

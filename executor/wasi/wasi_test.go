@@ -97,7 +97,7 @@ func (*sink) Progress(float64, string) {}
 // job is one that is ready to be prepared.
 func (r *rig) job(task haulier.WasiTask) *haulier.Job {
 	r.n++
-	j := &haulier.Job{Spec: haulier.Spec{ID: haulier.ID{r.n}, Tenant: haulier.DefaultTenant, Type: "probe", Task: haulier.Task{Wasi: &task}}}
+	j := &haulier.Job{Spec: haulier.Spec{ID: haulier.ID{r.n}, Tenant: haulier.DefaultTenant, Type: "probe", Task: haulier.Task{Wasi: &task}, Files: &haulier.Files{}}}
 	j.Attempt = 1
 	return j
 }

@@ -2,9 +2,9 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -14,10 +14,10 @@ func main() {
 	case "upper":
 		b, err := io.ReadAll(os.Stdin)
 		must(err)
-		fmt.Print(strings.ToUpper(string(b)))
+		say(strings.ToUpper(string(b)))
 	case "say":
-		fmt.Print(strings.Join(os.Args[2:], " "))
-		fmt.Fprintf(os.Stderr, "%s %s\n", os.Args[0], os.Getenv("GREETING"))
+		say(strings.Join(os.Args[2:], " "))
+		os.Stderr.WriteString(os.Args[0] + " " + os.Getenv("GREETING") + "\n")
 		os.Exit(len(os.Args[2:]))
 	case "files":
 		b, err := os.ReadFile("in/a.txt")
@@ -28,36 +28,38 @@ func main() {
 		entries, err := os.ReadDir("out")
 		must(err)
 		for _, e := range entries {
-			fmt.Println(e.Name(), e.IsDir())
+			say(e.Name(), " ", strconv.FormatBool(e.IsDir()), "\n")
 		}
 	case "escape":
 		for _, name := range os.Args[2:] {
 			b, err := os.ReadFile(name)
-			fmt.Printf("%s: %d bytes, %v\n", name, len(b), err != nil)
+			say(name, ": ", strconv.Itoa(len(b)), " bytes, ", strconv.FormatBool(err != nil), "\n")
 		}
-		fmt.Println(os.Symlink("../../../../../../../../../../etc/passwd", "own") != nil)
+		say(strconv.FormatBool(os.Symlink("../../../../../../../../../../etc/passwd", "own") != nil), "\n")
 		_, err := os.ReadFile("own")
-		fmt.Println(err != nil)
+		say(strconv.FormatBool(err != nil), "\n")
 	case "open":
 		var kept []*os.File
 		for range 100_000 {
-			f, err := os.Create(fmt.Sprint("f", len(kept)%10))
+			f, err := os.Create("f"+strconv.Itoa(len(kept)%10))
 			if err != nil {
-				fmt.Print(len(kept) < 1000)
+				say(strconv.FormatBool(len(kept) < 1000))
 				return
 			}
 			kept = append(kept, f)
 		}
 	case "facts":
-		fmt.Print(time.Now().UnixNano(), os.Environ())
+		say(strconv.FormatInt(time.Now().UnixNano(), 10), " ", strings.Join(os.Environ(), " "))
 	case "sleep":
 		time.Sleep(time.Hour)
 	}
 }
 
+func say(words ...string) { os.Stdout.WriteString(strings.Join(words, "")) }
+
 func must(err error) {
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		os.Stderr.WriteString(err.Error())
 		os.Exit(66)
 	}
 }
