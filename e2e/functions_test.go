@@ -86,5 +86,5 @@ func (s *site) workFunctions(name string) *process {
 		s.t.Fatal(err)
 	}
 	// The argument does nothing but name the site in the list of processes.
-	return start(s.t, s.path(name+".log"), []string{functionsVariable + "=" + string(c)}, os.Args[0], "-site="+s.dir)
+	return startAt(s.t, s.at, s.path(name+".log"), []string{functionsVariable + "=" + string(c)}, os.Args[0], "-site="+s.dir)
 }

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/haulier/haulier/store/services"
 )
 
 // process is a program that a test started. Its output is appended to a file.
@@ -21,6 +23,12 @@ type process struct {
 // start runs argv with env added to this process's environment.
 func start(t testing.TB, log string, env []string, argv ...string) *process {
 	t.Helper()
+	return startAt(t, services.Place{}, log, env, argv...)
+}
+
+// startAt is start at another place.
+func startAt(t testing.TB, at services.Place, log string, env []string, argv ...string) *process {
+	t.Helper()
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +37,7 @@ func start(t testing.TB, log string, env []string, argv ...string) *process {
 	p := &process{cmd: exec.Command(argv[0], argv[1:]...), log: log, done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = out, out
-	if err := p.cmd.Start(); err != nil {
+	if err := at.Within(p.cmd.Start); err != nil {
 		t.Fatal(err)
 	}
 	go func() {

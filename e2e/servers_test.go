@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/haulier/haulier/client"
 	"github.com/haulier/haulier/store/services"
 )
 
@@ -59,7 +57,7 @@ const postgresSocket = ".s.PGSQL.5432"
 
 // TestCrashOfSeveralServers is TestCrash with three servers over one store and three workers, each at
 // another server: any of them is killed at any time, and the network between any two is cut or falls silent; callers ask
-// whichever server they like, and the same must hold.
+// whichever server they like, and the same must hold. As root on Linux each of them, and the store, has a machine of its own in a lab.
 func TestCrashOfSeveralServers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute; run without -short")
@@ -71,10 +69,15 @@ func TestCrashOfSeveralServers(t *testing.T) {
 	t.Logf("seed %d: repeat the choices with -crash.seed %d", seed, seed)
 	for name, open := range sharedStores {
 		t.Run(name, func(t *testing.T) {
-			store := open(t)
+			t.Parallel()
 			ctx, cancel := context.WithTimeout(context.Background(), *crashTime+5*time.Minute)
 			defer cancel()
-			f := newFleet(t, store, rand.New(rand.NewPCG(seed, seed)))
+			f := &fleet{t: t, dice: rand.New(rand.NewPCG(seed, seed)), killed: map[string]int{}}
+			if lab := newLab(t, 1+2*servers); lab != nil {
+				f.spread(lab, distantStores[name](t, lab.machines[0].Place))
+			} else {
+				f.gather(open(t))
+			}
 			f.begin(ctx)
 			load := f.load(ctx, seed)
 			f.run(ctx)
@@ -96,9 +99,10 @@ func TestCrashOfSeveralServers(t *testing.T) {
 type fleet struct {
 	t       *testing.T
 	dice    *rand.Rand
-	links   []*services.Link // between servers and the store, then between workers and servers
-	stores  []string         // the store's URL, by the link of each server
-	sites   []*site          // of one folder, each with a server of its own
+	cables  []cable
+	stores  []string // the store's URL for each server
+	sites   []*site  // of one folder, each with a server of its own
+	far     []*site  // the same, as the workers see and where these run
 	workers []*process
 	makers  []func() *process // of the workers
 	killed  map[string]int
@@ -107,45 +111,41 @@ type fleet struct {
 
 const servers = 3
 
-func newFleet(t *testing.T, store sharedStore, dice *rand.Rand) *fleet {
-	f := &fleet{t: t, dice: dice, sites: []*site{newSite(t)}, killed: map[string]int{}}
-	for len(f.sites) < servers {
-		f.sites = append(f.sites, f.sites[0].beside())
+// spread puts the fleet into a lab: each server and each worker has a machine of its own, as the store has. Any two that talk to each other can be
+// cut off from each other, and any machine from all others.
+func (f *fleet) spread(l *lab, store string) {
+	place := l.machines[0]
+	for i := range servers {
+		here, there := l.machines[1+i], l.machines[1+servers+i]
+		s := newSiteAt(f.t, f.folder(), here.Place)
+		f.sites, f.stores = append(f.sites, s), append(f.stores, store)
+		worker := *s
+		worker.at = there.Place
+		f.far = append(f.far, &worker)
+		f.cables = append(f.cables, &way{a: here, b: place}, &way{a: there, b: here}, here, there)
 	}
+	f.cables = append(f.cables, place)
+}
+
+// folder is that of the first site, "" before there is one.
+func (f *fleet) folder() string {
+	if len(f.sites) == 0 {
+		return ""
+	}
+	return f.sites[0].dir
+}
+
+// gather puts the fleet onto this machine, with links between servers and the store, and between workers and servers.
+func (f *fleet) gather(store sharedStore) {
 	for range servers {
-		k := services.NewLink(t, store.network, store.addr)
-		f.links = append(f.links, k)
-		f.stores = append(f.stores, store.url(k.Addr()))
+		s := newSiteAt(f.t, f.folder(), services.Place{})
+		k := services.NewLink(f.t, store.network, store.addr)
+		front := services.NewLink(f.t, "tcp", s.addr)
+		worker := *s
+		worker.addr, worker.url = front.Addr(), "http://"+front.Addr()
+		f.cables = append(f.cables, k, front)
+		f.sites, f.stores, f.far = append(f.sites, s), append(f.stores, store.url(k.Addr())), append(f.far, &worker)
 	}
-	return f
-}
-
-// far is the site's server as who is behind a link sees it.
-func (f *fleet) far(s *site) *site {
-	k := services.NewLink(f.t, "tcp", s.addr)
-	f.links = append(f.links, k)
-	other := *s
-	other.addr = k.Addr()
-	other.url = "http://" + other.addr
-	return &other
-}
-
-// beside is another server's place in the same folder.
-func (s *site) beside() *site {
-	s.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	other := *s
-	other.addr, other.server = l.Addr().String(), nil
-	l.Close()
-	other.url = "http://" + other.addr
-	if other.client, err = client.New(client.Config{URL: other.url}); err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { other.client.Close() })
-	return &other
 }
 
 func (f *fleet) begin(ctx context.Context) {
@@ -153,11 +153,10 @@ func (f *fleet) begin(ctx context.Context) {
 		f.serve(i)
 		f.sites[i].ready(ctx)
 	}
-	first, second, third := f.far(f.sites[0]), f.far(f.sites[1]), f.far(f.sites[2])
 	f.makers = []func() *process{
-		func() *process { return first.work("commands") },
-		func() *process { return second.workFunctions("functions") },
-		func() *process { return third.workFunctions("more-functions") },
+		func() *process { return f.far[0].work("commands") },
+		func() *process { return f.far[1].workFunctions("functions") },
+		func() *process { return f.far[2].workFunctions("more-functions") },
 	}
 	for _, start := range f.makers {
 		f.workers = append(f.workers, start())
@@ -178,52 +177,59 @@ func (f *fleet) load(ctx context.Context, seed uint64) *load {
 	return l
 }
 
-// run kills a part of the fleet at a time, and puts another in its place.
+// run kills a part of the fleet at a time, and puts another in its place, or cuts the network.
 func (f *fleet) run(ctx context.Context) {
 	began := time.Now()
 	for len(f.story) < *fleetRounds && time.Since(began) < *crashTime && ctx.Err() == nil {
 		f.pause(ctx, 50, 500)
 		if f.dice.IntN(3) == 0 {
 			f.cut(ctx)
-			continue
-		}
-		if i := f.dice.IntN(servers + len(f.workers)); i < servers {
-			f.tell(fmt.Sprint("server ", i))
-			f.sites[i].server.kill()
+		} else {
+			replace := f.strike()
 			f.pause(ctx, 1, 300)
-			if f.dice.IntN(15) == 0 { // longer than it takes until another has its duties
+			if f.dice.IntN(15) == 0 { // longer than a lease, and than it takes until another has a server's duties
 				f.pause(ctx, 8000, 10000)
 			}
-			f.serve(i)
-		} else {
-			i -= servers
-			f.tell(fmt.Sprint("worker ", i))
-			f.workers[i].kill()
-			f.pause(ctx, 1, 300)
-			if f.dice.IntN(15) == 0 {
-				f.pause(ctx, int(lease/time.Millisecond), int(3*lease/2/time.Millisecond))
-			}
-			f.workers[i] = f.makers[i]()
+			replace()
 		}
 		f.fallen()
 	}
 }
 
-// cut takes a piece of the network away for a while, rarely for longer than leases last.
+// strike kills a server or a worker.
+func (f *fleet) strike() (replace func()) {
+	if i := f.dice.IntN(servers + len(f.workers)); i < servers {
+		f.tell(fmt.Sprint("server ", i))
+		f.sites[i].server.kill()
+		return func() { f.serve(i) }
+	} else {
+		i -= servers
+		f.tell(fmt.Sprint("worker ", i))
+		f.workers[i].kill()
+		return func() { f.workers[i] = f.makers[i]() }
+	}
+}
+
+// cut takes a piece of the network away for a while, rarely for longer than leases last. Whoever is killed meanwhile can't say so to all.
 func (f *fleet) cut(ctx context.Context) {
-	i := f.dice.IntN(len(f.links))
+	i := f.dice.IntN(len(f.cables))
 	how, name := services.LinkDown, "cut"
 	if f.dice.IntN(2) == 0 {
 		how, name = services.LinkSilent, "silence"
 	}
 	f.tell(fmt.Sprint(name, " ", i))
-	f.links[i].Set(how)
+	f.cables[i].Set(how)
 	f.pause(ctx, 50, 1500)
 	if f.dice.IntN(8) == 0 {
 		f.pause(ctx, 6000, 8000)
 	}
-	f.links[i].Set(services.LinkUp)
-	f.fallen()
+	replace := func() {}
+	if f.dice.IntN(4) == 0 {
+		replace = f.strike()
+		f.pause(ctx, 50, 300)
+	}
+	f.cables[i].Set(services.LinkUp)
+	replace()
 }
 
 func (f *fleet) tell(who string) {

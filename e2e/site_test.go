@@ -12,12 +12,14 @@ import (
 
 	"github.com/haulier/haulier"
 	"github.com/haulier/haulier/client"
+	"github.com/haulier/haulier/store/services"
 )
 
 // site is a folder with all that a test's processes write: the server's data,
 // the workers' states, their logs and the ledger. It is kept when the test fails.
 type site struct {
 	t      testing.TB
+	at     services.Place // of what is started
 	dir    string
 	addr   string
 	url    string
@@ -29,21 +31,44 @@ type site struct {
 // newSite makes the folder and finds a port; nothing runs yet.
 func newSite(t testing.TB) *site {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "haulier-e2e-")
-	if err != nil {
-		t.Fatal(err)
+	return newSiteAt(t, "", services.Place{})
+}
+
+// beside is another server's place in the same folder.
+func (s *site) beside() *site {
+	s.t.Helper()
+	return newSiteAt(s.t, s.dir, services.Place{})
+}
+
+// newSiteAt makes a site whose server runs at a place. In the folder that is said another site is already, which owns it; "" for a new one.
+func newSiteAt(t testing.TB, dir string, at services.Place) *site {
+	t.Helper()
+	owner := dir == ""
+	if owner {
+		var err error
+		if dir, err = os.MkdirTemp("", "haulier-e2e-"); err != nil {
+			t.Fatal(err)
+		}
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	s := &site{t: t, at: at, dir: dir, addr: net.JoinHostPort(at.Host, "7480"), ledger: filepath.Join(dir, "ledger")}
+	if at.Host == "" {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.addr = l.Addr().String()
+		l.Close()
 	}
-	s := &site{t: t, dir: dir, addr: l.Addr().String(), ledger: filepath.Join(dir, "ledger")}
-	l.Close()
 	s.url = "http://" + s.addr
+	var err error
 	if s.client, err = client.New(client.Config{URL: s.url}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.clear)
+	if owner {
+		t.Cleanup(s.clear)
+	} else {
+		t.Cleanup(func() { s.client.Close() })
+	}
 	return s
 }
 
@@ -66,7 +91,7 @@ func (s *site) path(name string) string { return filepath.Join(s.dir, name) }
 func (s *site) serve(args ...string) *process {
 	s.t.Helper()
 	argv := append([]string{program(s.t), "serve", "--data", s.path("data"), "--listen", s.addr, "--insecure"}, args...)
-	s.server = start(s.t, s.path("server.log"), nil, argv...)
+	s.server = startAt(s.t, s.at, s.path("server.log"), nil, argv...)
 	return s.server
 }
 
@@ -99,7 +124,7 @@ func (s *site) work(name string, args ...string) *process {
 	s.t.Helper()
 	argv := append([]string{program(s.t), "worker", "--url", s.url, "--name", name, "--state", s.path(name),
 		"--concurrency", "8", "--lease", lease.String()}, args...)
-	return start(s.t, s.path(name+".log"), nil, argv...)
+	return startAt(s.t, s.at, s.path(name+".log"), nil, argv...)
 }
 
 // lease of the workers of these tests: long enough for a restart on a busy machine.

@@ -143,6 +143,9 @@ func connect(ctx context.Context, url string) (*pgxpool.Pool, error) {
 	for name, value := range map[string]string{
 		"application_name":   "haulier",
 		"synchronous_commit": "off", // transactions that are to be synced say so
+		// A server that vanishes with its machine must not keep its locks: PostgreSQL alone would wait for it for two hours.
+		"idle_in_transaction_session_timeout": "15s", "tcp_user_timeout": "30s",
+		"tcp_keepalives_idle": "15", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3",
 		// All statements go by an index. What the planner believes of tables that change as fast as these must not mislead it.
 		"enable_seqscan": "off", "enable_bitmapscan": "off", "plan_cache_mode": "force_generic_plan", "jit": "off",
 	} {

@@ -23,6 +23,7 @@ import (
 type EtcdServer struct {
 	Dir  string
 	Addr string // where it serves clients
+	at   Place
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has ended
 	said bytes.Buffer  // its log; to be read after done
@@ -81,7 +82,7 @@ func Etcd(tb testing.TB) *EtcdServer {
 		}
 		if s.err = err; err == nil {
 			var members []*EtcdServer
-			if members, s.err = runEtcd(dir, 1, EtcdSettings...); s.err == nil {
+			if members, s.err = runEtcd(Place{}, dir, 1, EtcdSettings...); s.err == nil {
 				s.server = members[0]
 			}
 		}
@@ -103,8 +104,14 @@ func StopEtcd() {
 // StartEtcd starts a server whose data live in dir, with further settings, and kills it at the end of the test.
 func StartEtcd(tb testing.TB, dir string, settings ...string) *EtcdServer {
 	tb.Helper()
+	return StartEtcdAt(tb, Place{}, dir, settings...)
+}
+
+// StartEtcdAt is StartEtcd at another place.
+func StartEtcdAt(tb testing.TB, at Place, dir string, settings ...string) *EtcdServer {
+	tb.Helper()
 	needEtcd(tb)
-	members, err := runEtcd(dir, 1, settings...)
+	members, err := runEtcd(at, dir, 1, settings...)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -115,7 +122,7 @@ func StartEtcd(tb testing.TB, dir string, settings ...string) *EtcdServer {
 // Restart starts a killed server again, on the same ports and with what it had.
 func (e *EtcdServer) Restart(tb testing.TB) {
 	tb.Helper()
-	next, err := startEtcd(e.Dir, e.Addr, e.cmd.Args[1:])
+	next, err := startEtcd(e.at, e.Dir, e.Addr, e.cmd.Args[1:])
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -140,7 +147,7 @@ func needEtcd(tb testing.TB) {
 func StartEtcdCluster(tb testing.TB, dir string, n int) []*EtcdServer {
 	tb.Helper()
 	needEtcd(tb)
-	members, err := runEtcd(dir, n, EtcdSettings...)
+	members, err := runEtcd(Place{}, dir, n, EtcdSettings...)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -151,9 +158,9 @@ func StartEtcdCluster(tb testing.TB, dir string, n int) []*EtcdServer {
 }
 
 // runEtcd starts a cluster and waits until it answers. Another may come first to a spare port: then it tries again.
-func runEtcd(dir string, n int, settings ...string) (members []*EtcdServer, err error) {
+func runEtcd(at Place, dir string, n int, settings ...string) (members []*EtcdServer, err error) {
 	for range 5 {
-		if members, err = tryEtcd(dir, n, settings); err == nil {
+		if members, err = tryEtcd(at, dir, n, settings); err == nil {
 			return members, nil
 		}
 		for i := range n {
@@ -165,7 +172,7 @@ func runEtcd(dir string, n int, settings ...string) (members []*EtcdServer, err 
 
 func etcdName(i int) string { return "member" + strconv.Itoa(i) }
 
-func tryEtcd(dir string, n int, settings []string) ([]*EtcdServer, error) {
+func tryEtcd(at Place, dir string, n int, settings []string) ([]*EtcdServer, error) {
 	addrs, peers, cluster := make([]string, n), make([]string, n), make([]string, n)
 	for i := range n {
 		clients, err := sparePort()
@@ -176,7 +183,7 @@ func tryEtcd(dir string, n int, settings []string) ([]*EtcdServer, error) {
 		if err != nil {
 			return nil, err
 		}
-		addrs[i], peers[i] = net.JoinHostPort("127.0.0.1", strconv.Itoa(clients)), "http://"+net.JoinHostPort("127.0.0.1", strconv.Itoa(others))
+		addrs[i], peers[i] = net.JoinHostPort(at.host(), strconv.Itoa(clients)), "http://"+net.JoinHostPort("127.0.0.1", strconv.Itoa(others))
 		cluster[i] = etcdName(i) + "=" + peers[i]
 	}
 	members, errs := make([]*EtcdServer, n), make([]error, n)
@@ -185,7 +192,7 @@ func tryEtcd(dir string, n int, settings []string) ([]*EtcdServer, error) {
 		args := append([]string{"--name=" + etcdName(i), "--data-dir=" + filepath.Join(dir, etcdName(i)), "--log-level=error", "--logger=zap",
 			"--listen-client-urls=http://" + addrs[i], "--advertise-client-urls=http://" + addrs[i],
 			"--listen-peer-urls=" + peers[i], "--initial-advertise-peer-urls=" + peers[i], "--initial-cluster=" + strings.Join(cluster, ",")}, settings...)
-		wg.Go(func() { members[i], errs[i] = startEtcd(dir, addrs[i], args) }) // one alone does not answer
+		wg.Go(func() { members[i], errs[i] = startEtcd(at, dir, addrs[i], args) }) // one alone does not answer
 	}
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
@@ -199,8 +206,8 @@ func tryEtcd(dir string, n int, settings []string) ([]*EtcdServer, error) {
 	return members, nil
 }
 
-func startEtcd(dir, addr string, args []string) (*EtcdServer, error) {
-	e := &EtcdServer{Dir: dir, Addr: addr, cmd: exec.Command("etcd", args...), done: make(chan struct{})}
+func startEtcd(at Place, dir, addr string, args []string) (*EtcdServer, error) {
+	e := &EtcdServer{Dir: dir, Addr: addr, at: at, cmd: exec.Command("etcd", args...), done: make(chan struct{})}
 	e.cmd.Stdout, e.cmd.Stderr = &e.said, &e.said
 	dieWithParent(e.cmd)
 	started := make(chan error)
@@ -209,7 +216,7 @@ func startEtcd(dir, addr string, args []string) (*EtcdServer, error) {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer close(e.done)
-		err := e.cmd.Start()
+		err := e.at.Within(e.cmd.Start)
 		started <- err
 		if err == nil {
 			_ = e.cmd.Wait() // it is killed in the end

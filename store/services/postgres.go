@@ -23,6 +23,7 @@ type PostgresServer struct {
 	Dir      string
 	bin      string // folder of the programs
 	settings []string
+	at       Place
 	wal      string              // where the write-ahead log lies on a disk of its own; "": with the data
 	as       *syscall.Credential // who runs it; nil: who runs the test
 
@@ -34,6 +35,9 @@ type PostgresServer struct {
 
 // URL of it, as the user and in the database that initdb has made.
 func (p *PostgresServer) URL() string {
+	if p.at.Host != "" {
+		return "postgres://haulier@" + p.at.Host + ":5432/postgres"
+	}
 	return "postgres://haulier@/postgres?host=" + p.Dir
 }
 
@@ -71,6 +75,28 @@ func StartPostgres(tb testing.TB, settings ...string) *PostgresServer {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(p.remove)
+	return p
+}
+
+// StartPostgresAt is StartPostgres at another place, where it is reached over TCP.
+func StartPostgresAt(tb testing.TB, at Place, settings ...string) *PostgresServer {
+	tb.Helper()
+	p, err := emptyPostgres(needPostgres(tb), settings...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p.at = at
+	tb.Cleanup(p.remove)
+	if err := p.initialize(); err != nil {
+		tb.Fatal(err)
+	}
+	everybody := []byte("local all all trust\nhost all all samenet trust\n")
+	if err := os.WriteFile(filepath.Join(p.Data(), "pg_hba.conf"), everybody, 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	if err := p.Start(); err != nil {
+		tb.Fatal(err)
+	}
 	return p
 }
 
@@ -229,7 +255,7 @@ func (p *PostgresServer) WAL() string { return filepath.Join(p.Data(), "pg_wal")
 
 // Start starts the server, again after Kill or Stop, and waits until it takes connections.
 func (p *PostgresServer) Start() error {
-	args := []string{"-D", p.Data(), "-k", p.Dir, "-h", ""}
+	args := []string{"-D", p.Data(), "-k", p.Dir, "-h", p.at.Host}
 	for _, s := range slices.Concat([]string{"max_connections=300", "shared_buffers=64MB"}, p.settings) {
 		args = append(args, "-c", s)
 	}
@@ -247,7 +273,7 @@ func (p *PostgresServer) Start() error {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer close(p.done)
-		err := p.cmd.Start()
+		err := p.at.Within(p.cmd.Start)
 		started <- err
 		if err == nil {
 			_ = p.cmd.Wait() // it is ended by a signal

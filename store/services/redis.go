@@ -21,6 +21,7 @@ import (
 type RedisServer struct {
 	Dir  string
 	Addr string
+	at   Place
 	args []string
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has ended
@@ -51,7 +52,7 @@ func Redis(tb testing.TB) *RedisServer {
 	s.once.Do(func() {
 		var dir string
 		if dir, s.err = os.MkdirTemp("", "haulier-redis-"); s.err == nil {
-			s.server, s.err = runRedis(dir, "--appendfsync", "no", "--save", "")
+			s.server, s.err = runRedis(Place{}, dir, "--appendfsync", "no", "--save", "")
 		}
 	})
 	if s.err != nil {
@@ -71,8 +72,14 @@ func StopRedis() {
 // StartRedis starts a server whose data live in dir, with further settings, and kills it at the end of the test.
 func StartRedis(tb testing.TB, dir string, settings ...string) *RedisServer {
 	tb.Helper()
+	return StartRedisAt(tb, Place{}, dir, settings...)
+}
+
+// StartRedisAt is StartRedis at another place.
+func StartRedisAt(tb testing.TB, at Place, dir string, settings ...string) *RedisServer {
+	tb.Helper()
 	needRedis(tb)
-	r, err := runRedis(dir, settings...)
+	r, err := runRedis(at, dir, settings...)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -94,22 +101,22 @@ func needRedis(tb testing.TB) {
 }
 
 // runRedis starts a server and waits until it takes connections. Another may come first to the spare port: then it tries again.
-func runRedis(dir string, settings ...string) (r *RedisServer, err error) {
+func runRedis(at Place, dir string, settings ...string) (r *RedisServer, err error) {
 	for range 5 {
-		if r, err = tryRedis(dir, settings); err == nil {
+		if r, err = tryRedis(at, dir, settings); err == nil {
 			return r, nil
 		}
 	}
 	return nil, err
 }
 
-func tryRedis(dir string, settings []string) (*RedisServer, error) {
+func tryRedis(at Place, dir string, settings []string) (*RedisServer, error) {
 	port, err := sparePort()
 	if err != nil {
 		return nil, err
 	}
-	r := &RedisServer{Dir: dir, Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
-	r.args = append([]string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--appendonly", "yes"}, settings...)
+	r := &RedisServer{Dir: dir, at: at, Addr: net.JoinHostPort(at.host(), strconv.Itoa(port))}
+	r.args = append([]string{"--port", strconv.Itoa(port), "--bind", at.host(), "--protected-mode", "no", "--dir", dir, "--appendonly", "yes"}, settings...)
 	return r, r.Start()
 }
 
@@ -125,7 +132,7 @@ func (r *RedisServer) Start() error {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer close(done)
-		err := cmd.Start()
+		err := r.at.Within(cmd.Start)
 		started <- err
 		if err == nil {
 			_ = cmd.Wait() // it is killed in the end
