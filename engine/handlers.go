@@ -73,16 +73,20 @@ func (h *handlers) fit(s *haulier.Session, l haulier.Lane) bool {
 // mark tells the worker of claimed jobs by which version of their handler they run.
 func (h *handlers) mark(jobs []haulier.Job) {
 	for i := range jobs {
-		j := &jobs[i]
-		if j.Task.Script == nil {
-			continue
-		}
-		t := haulier.ScriptTask{} // what the store gave may be its own
-		if k := h.of(j.Lane()); k != nil {
-			t.Version, t.Digest = k.Version, k.Digest
-		}
-		j.Task.Script = &t
+		h.tell(&jobs[i].Spec)
 	}
+}
+
+// tell puts the version into a job of kind script.
+func (h *handlers) tell(s *haulier.Spec) {
+	if s.Task.Script == nil {
+		return
+	}
+	t := haulier.ScriptTask{} // what the store gave may be its own
+	if k := h.of(s.Lane()); k != nil {
+		t.Version, t.Digest = k.Version, k.Digest
+	}
+	s.Task.Script = &t
 }
 
 // loadHandlers reads all handlers. One reads at a time, so that the view never goes back.

@@ -293,3 +293,28 @@ func TestAHookIsForItsTenant(t *testing.T) {
 		t.Errorf("it was called %d times", n)
 	}
 }
+
+func TestAHookLeavesAScriptItsHandler(t *testing.T) {
+	r, s := newReceiver(t), mem.New()
+	e := hookedEngine(t, s)
+	r.answers["/before"] = func(_ webhook.Message, w http.ResponseWriter) { io.WriteString(w, `{"job":{"payload":{"n":2}}}`) }
+	setHook(t, e, haulier.Hook{Name: "a", URL: r.URL + "/before", Events: []haulier.HookEvent{haulier.BeforePerform}})
+	set, err := e.SetHandler(t.Context(), haulier.Handler{Type: "work", Lang: "sh", Scripts: haulier.Scripts{Body: "true"}}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := e.OpenSession(t.Context(), haulier.Session{Worker: "w", Kinds: []haulier.Kind{haulier.KindScript}, Languages: []string{"sh"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask(t, e, haulier.Spec{Type: "work", Task: haulier.Task{Script: &haulier.ScriptTask{}}})
+	jobs, err := e.Claim(t.Context(), haulier.ClaimRequest{Session: session.ID, N: 1})
+	if err != nil || len(jobs) != 1 {
+		t.Fatal(jobs, err)
+	}
+	ref := haulier.Ref{Job: jobs[0].ID, Attempt: jobs[0].Attempt}
+	a, err := e.AskHooks(t.Context(), session.ID, haulier.HookCall{Ref: ref, Event: haulier.BeforePerform})
+	if err != nil || a.Change == nil || *a.Change.Task.Script != (haulier.ScriptTask{Version: 1, Digest: set.Digest}) {
+		t.Errorf("%+v, %v", a.Change, err)
+	}
+}

@@ -109,6 +109,7 @@ func (a *asking) take(ctx context.Context, h *haulier.Hook, r *webhook.Reply) er
 		}
 		signWith(key, &changed)
 	}
+	a.e.handlers.tell(&changed)
 	a.out.Change = &haulier.HookChange{Task: changed.Task, Payload: changed.Payload, Timeout: changed.Timeout}
 	return nil
 }

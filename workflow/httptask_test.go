@@ -55,3 +55,18 @@ jobs:
 		}
 	}
 }
+
+func TestAHandlerRunsTheJobOfAWorkflow(t *testing.T) {
+	w, err := workflow.Parse([]byte("name: site\nworkflow: [shrink]\njobs:\n  shrink: {task: {script: }, type: thumbnail}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range jobs(t, w, workflow.Run{ID: "r1"}) {
+		if s.Labels[workflow.LabelJob] == "shrink" && (s.Task.Script == nil || s.Type != "thumbnail") {
+			t.Errorf("%+v", s)
+		}
+	}
+	if _, err := workflow.Parse([]byte("name: a\nworkflow: [b]\njobs:\n  b: {task: {script: {lang: sh}}, type: c}\n")); err == nil {
+		t.Error("a script with fields is taken")
+	}
+}

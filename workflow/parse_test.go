@@ -150,7 +150,7 @@ func FuzzParse(f *testing.F) {
 	for _, text := range []string{
 		"workflow:\n- A\n- parallel:\n  - B\n  - [C, D]\n- E\n",
 		"name: x\non: {event: push}\nrequires: [y]\nbuild_periodically: H * * * *\nworkflow: [A]\njobs:\n  A:\n    task: [echo, '${{ matrix.x }}', $${{]\n    matrix: {x: [1, 2], y: [a], include: [{x: 3, y: b}], exclude: [{x: 1}]}\n",
-		"jobs:\n  a: {task: {exec: {shell: x, dir: /, grace: 1s}}, backoff: [1s, 2s], detached: true}\n  b: {task: {none: }, requires: a, when: finished}\n",
+		"jobs:\n  a: {task: {exec: {shell: x, dir: /, grace: 1s}}, backoff: [1s, 2s], detached: true}\n  b: {task: {none: }, requires: a, when: finished}\n  c: {task: {script: }, type: thumbnail}\n",
 		"workflow: [A]\njobs:\n  A: {payload: {a: [1, .5, true, null, 'x', 2020-01-01]}, blocked_by: [o.x], labels: {l: v}, concurrent: 5m}\n",
 	} {
 		f.Add([]byte(text))

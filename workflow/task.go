@@ -33,6 +33,12 @@ var taskKinds = map[string]func(r *reader, n *yaml.Node, axes []string) task{
 		}
 		return noTask{}
 	},
+	string(haulier.KindScript): func(r *reader, n *yaml.Node, _ []string) task {
+		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!null" {
+			r.fields(n, "script", nil)
+		}
+		return scriptTask{}
+	},
 }
 
 // task reads a string, which is for the shell, a list, which is a program and its arguments, or a kind and what belongs to it.
@@ -75,6 +81,13 @@ func (noTask) render([]string, map[string]string) haulier.Task {
 	return haulier.Task{None: &haulier.NoTask{}}
 }
 func (noTask) idle() bool { return true }
+
+// scriptTask is the handler of the job's type.
+type scriptTask struct{ goTask }
+
+func (scriptTask) render([]string, map[string]string) haulier.Task {
+	return haulier.Task{Script: &haulier.ScriptTask{}}
+}
 
 // execTask is a command.
 type execTask struct {

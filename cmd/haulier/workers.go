@@ -84,6 +84,9 @@ func runsWords(s *haulier.Session) string {
 		kinds[i] = string(k)
 	}
 	words := strings.Join(kinds, ",")
+	if len(s.Languages) > 0 {
+		words += " (" + strings.Join(s.Languages, ",") + ")"
+	}
 	if len(s.Types) > 0 {
 		words += ": " + strings.Join(s.Types, ",")
 	}
