@@ -99,8 +99,13 @@ func (r *run) perform(ctx context.Context) haulier.Report {
 	if x == nil {
 		return r.failed(fmt.Sprintf("this worker can't run tasks of kind %s", r.job.Task.Kind()))
 	}
-	a, err := x.Prepare(ctx, r.job, r.job.Payload)
+	preparing, done := r.cancellable(ctx) // an image may take its time
+	a, err := x.Prepare(preparing, r.job, r.job.Payload)
+	done()
 	if err != nil {
+		if c := r.ending(); c != causeNone {
+			return r.stopped(c, "ended while it was prepared")
+		}
 		return r.failed(err.Error())
 	}
 	return r.start(ctx, a)

@@ -98,7 +98,7 @@ func (p *program) root() *cobra.Command {
 	add(groupStart, p.devCommand(), p.serveCommand(), p.workerCommand())
 	add(groupWork, p.runCommand(), p.enqueueCommand(), p.journalCommand(), p.mapCommand(), p.workflowsCommand(), p.handlersCommand(), p.schedulesCommand(), p.batchesCommand(), p.filesetsCommand(), p.blobsCommand(), p.hooksCommand(), p.secretsCommand(), p.postCommand())
 	add(groupLook, p.jobsCommand(), p.queuesCommand(), p.limitsCommand(), p.windowsCommand(), p.workersCommand(), p.tokenCommand(), p.storeCommand())
-	root.AddCommand(p.benchCommand(), p.shimCommand(), p.versionCommand())
+	root.AddCommand(p.benchCommand(), p.shimCommand(), p.watchCommand(), p.versionCommand())
 	completeFlags(root)
 	return root
 }

@@ -3,10 +3,13 @@ package main
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +18,7 @@ import (
 
 	"github.com/haulier/haulier"
 	"github.com/haulier/haulier/executor"
+	"github.com/haulier/haulier/executor/docker"
 	httpexec "github.com/haulier/haulier/executor/http"
 	"github.com/haulier/haulier/executor/process"
 	"github.com/haulier/haulier/executor/script"
@@ -35,6 +39,7 @@ var executors = map[string]func(*workerFlags, *settings) executor.Executor{
 	string(haulier.KindExec): func(_ *workerFlags, s *settings) executor.Executor {
 		return process.New(process.Config{Env: append(process.OwnEnv(), "HAULIER_URL="+s.URL)})
 	},
+	string(haulier.KindContainer): func(f *workerFlags, _ *settings) executor.Executor { return docker.New(f.containers) },
 }
 
 // workerFlags say what a worker runs, and how much of it.
@@ -51,6 +56,9 @@ type workerFlags struct {
 	Labels      []string
 	Script      scriptFlags
 	source      script.Source // of handlers
+	// ContainerPolicy is a file, and ContainerHost an address of an engine; both may be empty.
+	ContainerPolicy, ContainerHost string
+	containers                     docker.Config
 	// AllowPrivate lets tasks of kind http call addresses of the network inside.
 	AllowPrivate bool
 	// WasiMemory is what a module may have at most.
@@ -65,13 +73,15 @@ func (f *workerFlags) register(fs *pflag.FlagSet, kinds ...haulier.Kind) {
 	for _, k := range kinds {
 		usual = append(usual, string(k))
 	}
-	fs.StringSliceVar(&f.Executors, "executors", usual, "`KINDS` of task that it runs: exec, http, wasi, script")
+	fs.StringSliceVar(&f.Executors, "executors", usual, "`KINDS` of task that it runs: exec, http, container, wasi, script")
 	fs.StringSliceVar(&f.Tenants, "tenants", nil, "`NAMES` of the tenants whose jobs it runs, * for all; that of --tenant unless said")
 	fs.StringSliceVar(&f.Queues, "queues", nil, "`QUEUES` that it listens to, with weights from 1 to 100, such as mail=3,reports=1,*; all alike unless said")
 	fs.StringSliceVar(&f.Types, "types", nil, "`TYPES` of jobs that it runs; all unless said")
 	fs.IntVar(&f.Concurrency, "concurrency", runtime.NumCPU(), "`N` jobs that it runs at once")
 	fs.DurationVar(&f.Lease, "lease", haulier.DefaultLease, "`TIME` after which the jobs of a lost worker run again")
 	fs.StringVar(&f.State, "state", "", "`DIR` from which the next worker takes over what this one leaves when it is killed; a folder of its name and server in $XDG_STATE_HOME/haulier unless said")
+	fs.StringVar(&f.ContainerPolicy, "container-policy", "", "`FILE` of JSON that says what containers may ask for; without one no image is allowed")
+	fs.StringVar(&f.ContainerHost, "container-host", "", "`URL` of the engine of containers, such as unix:///run/podman/podman.sock; that of DOCKER_HOST, or Docker's usual one, unless said")
 	f.Cache = worker.DefaultCache
 	fs.Var(&f.Cache, "cache", "`SIZE` of files that are kept for the next job that needs them; 0: none")
 	f.WasiMemory = wasi.DefaultMemory
@@ -93,10 +103,13 @@ func (f *workerFlags) config(s *settings, version string, log *slog.Logger) (wor
 	if err = f.Script.check(); err != nil {
 		return c, err
 	}
+	if f.containers, err = f.containerConfig(); err != nil {
+		return c, err
+	}
 	for _, kind := range f.Executors {
 		makeOne := executors[kind]
 		if makeOne == nil {
-			return c, usagef("--executors: there is no kind %q: there are exec, http, wasi and script", kind)
+			return c, usagef("--executors: there is no kind %q: there are %s", kind, strings.Join(slices.Sorted(maps.Keys(executors)), ", "))
 		}
 		x := makeOne(f, s)
 		if scripts, ok := x.(*script.Executor); ok {
@@ -117,6 +130,22 @@ func (f *workerFlags) config(s *settings, version string, log *slog.Logger) (wor
 		c.Dir, err = f.usualState(s)
 	}
 	return c, err
+}
+
+// containerConfig is that of the executor of containers, whose watch is this program.
+func (f *workerFlags) containerConfig() (c docker.Config, err error) {
+	c.Host = f.ContainerHost
+	if f.ContainerPolicy != "" {
+		if c.Policy, err = docker.ReadPolicy(f.ContainerPolicy); err != nil {
+			return c, fmt.Errorf("--container-policy: %w", err)
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return c, fmt.Errorf("containers: where this program is: %w", err)
+	}
+	c.Watch = []string{self, "watch"}
+	return c, nil
 }
 
 // usualState is the folder of this worker at this server. Its name is short, for a socket in it has a path of at most 100 bytes.

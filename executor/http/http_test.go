@@ -5,6 +5,7 @@ import (
 	"io"
 	nethttp "net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/haulier/haulier"
 	"github.com/haulier/haulier/executor"
+	"github.com/haulier/haulier/executor/executortest"
+	"github.com/haulier/haulier/executor/executortest/play"
 	"github.com/haulier/haulier/executor/http"
 	"github.com/haulier/haulier/joblog"
 	"github.com/haulier/haulier/webhook"
@@ -91,6 +94,30 @@ func server(t *testing.T) *httptest.Server {
 	}))
 	t.Cleanup(s.Close)
 	return s
+}
+
+// TestContract has an address that plays steps, and answers by what they end with.
+func TestContract(t *testing.T) {
+	codes := map[int]int{0: 200, 75: 429, 66: 410}
+	s := httptest.NewServer(nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
+		steps := r.URL.Query()["step"]
+		if steps[0] == "sleep=1m" {
+			<-r.Context().Done()
+			return
+		}
+		if code := codes[play.Play(steps, r.Body, w, io.Discard)]; code != 0 {
+			w.WriteHeader(code)
+		} else {
+			w.WriteHeader(nethttp.StatusInternalServerError)
+		}
+	}))
+	defer s.Close()
+	executortest.Run(t, executortest.Setup{
+		New: func(*testing.T) executor.Executor { return http.New(webhook.New(webhook.Config{AllowPrivate: true})) },
+		Task: func(steps ...string) haulier.Task {
+			return haulier.Task{HTTP: &haulier.HTTPTask{URL: s.URL + "/?" + url.Values{"step": steps}.Encode()}}
+		},
+	})
 }
 
 func TestCalls(t *testing.T) {

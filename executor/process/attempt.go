@@ -207,7 +207,9 @@ func (a *attempt) Close() error {
 func result(m *message) executor.Result {
 	r := executor.Result{
 		Outcome: haulier.OutcomeError, Code: int(m.Code), Result: m.Data,
-		Account: &haulier.Account{CPU: haulier.Duration(m.CPU), MaxMemory: m.MaxRSS},
+	}
+	if m.CPU > 0 || m.MaxRSS > 0 {
+		r.Account = &haulier.Account{CPU: haulier.Duration(m.CPU), MaxMemory: m.MaxRSS}
 	}
 	if m.Signal != 0 {
 		r.Code = 128 + int(m.Signal)

@@ -1,7 +1,6 @@
 package process
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sort"
-	"strconv"
 	"strings"
 	"time"
 
@@ -171,22 +169,6 @@ func runnable(path string) error {
 	return nil
 }
 
-// needPrefix begins the names of the variables that hold the results of the jobs which a job needs.
-const needPrefix = "HAULIER_NEED_"
-
-// needName is a job's name as part of that of a variable: capital letters and digits, others as _.
-func needName(ref string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z':
-			return r - 'a' + 'A'
-		case r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
-			return r
-		}
-		return '_'
-	}, ref)
-}
-
 // jobEnv is what the command's environment has beyond the worker's, in a fixed order.
 func jobEnv(job *haulier.Job, folder string) []string {
 	env := make([]string, 0, len(job.Task.Exec.Env)+6)
@@ -194,17 +176,6 @@ func jobEnv(job *haulier.Job, folder string) []string {
 		env = append(env, k+"="+v)
 	}
 	sort.Strings(env)
-	for i := range job.Results {
-		if r := &job.Results[i]; r.Ref != "" && !bytes.ContainsRune(r.Result, 0) {
-			env = append(env, needPrefix+needName(r.Ref)+"="+string(r.Result))
-		}
-	}
-	return append(env,
-		"HAULIER_JOB_ID="+job.ID.String(),
-		"HAULIER_ATTEMPT="+strconv.Itoa(job.Attempt),
-		"HAULIER_TYPE="+job.Type,
-		"HAULIER_QUEUE="+job.Queue,
-		"HAULIER_TENANT="+job.Tenant,
-		"HAULIER_RESULT="+filepath.Join(folder, "result"),
-	)
+	env = append(env, executor.Variables(job)...)
+	return append(env, "HAULIER_RESULT="+filepath.Join(folder, "result"))
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/haulier/haulier"
 	"github.com/haulier/haulier/executor"
+	"github.com/haulier/haulier/executor/executortest"
 	"github.com/haulier/haulier/executor/process"
 	"github.com/haulier/haulier/joblog"
 )
@@ -38,7 +39,23 @@ func TestMain(m *testing.M) {
 		doomedWorker(os.Args[2], os.Args[3])
 		os.Exit(0)
 	}
+	executortest.Doomed(func() executor.Executor { return process.New(config()) })
 	goleak.VerifyTestMain(m)
+}
+
+func TestContract(t *testing.T) {
+	program, err := executortest.Program("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(filepath.Dir(program))
+	executortest.Run(t, executortest.Setup{
+		New: func(*testing.T) executor.Executor { return process.New(config()) },
+		Task: func(steps ...string) haulier.Task {
+			return haulier.Task{Exec: &haulier.ExecTask{Argv: append([]string{program}, steps...)}}
+		},
+		Can: executortest.Features{Output: true, Stdin: true, Folder: true, Signals: true, Adopted: true, Command: true},
+	})
 }
 
 // sink keeps what an attempt says. With ack it acknowledges at once.
