@@ -19,6 +19,7 @@ import (
 	gcblob "gocloud.dev/blob"
 	"gocloud.dev/blob/fileblob"
 	_ "gocloud.dev/blob/memblob" // mem:// URLs: for tests
+	_ "gocloud.dev/blob/s3blob"  // s3:// URLs
 	"gocloud.dev/gcerrors"
 
 	"github.com/haulier/haulier"
@@ -31,11 +32,19 @@ type Store struct {
 	names  sync.Map // folders in it whose own names are known to be synced
 }
 
-// Open opens the bucket of the URL, as in mem:// or s3://name.
+// Open opens the bucket of the URL, as in mem:// or s3://name, and looks whether it is there.
 func Open(ctx context.Context, url string) (*Store, error) {
 	b, err := gcblob.OpenBucket(ctx, url)
 	if err != nil {
-		return nil, fmt.Errorf("open blobs %s: %w", url, err)
+		return nil, fmt.Errorf("open blobs %s: %w: %w; it is the path of a folder, or such as s3://BUCKET?region=eu-central-1", url, haulier.ErrInvalid, err)
+	}
+	there, err := b.IsAccessible(ctx)
+	if err == nil && !there {
+		err = errors.New("there is no such bucket; make it first")
+	}
+	if err != nil {
+		b.Close()
+		return nil, fmt.Errorf("open blobs %s: %w: %w", url, haulier.ErrUnavailable, err)
 	}
 	return &Store{bucket: b}, nil
 }

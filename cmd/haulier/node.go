@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -50,6 +51,8 @@ func openNode(ctx context.Context, f *nodeFlags, s *settings, log *slog.Logger) 
 		return n, err
 	}
 	switch {
+	case strings.Contains(f.Blobs, "://"):
+		n.blobs, err = blob.Open(ctx, f.Blobs)
 	case f.Blobs != "":
 		n.blobs, err = blob.OpenDir(f.Blobs)
 	case n.data == "":

@@ -30,7 +30,7 @@ type nodeFlags struct {
 	Deliveries int
 	BlobQuota  byteSize
 	Journal    string // folder; "": none
-	// Blobs is the folder of blobs; empty: one in the data folder.
+	// Blobs is the folder or the URL of blobs; empty: a folder in the data folder.
 	Blobs string
 }
 
@@ -38,7 +38,7 @@ type nodeFlags struct {
 func (f *nodeFlags) registerStore(fs *pflag.FlagSet) {
 	fs.StringVar(&f.Data, "data", "", "`DIR` for all that the server keeps; $XDG_DATA_HOME/haulier unless said [env]")
 	fs.StringVar(&f.Store, "store", "", "`URL` of the store: pebble:DIR, redis://HOST:PORT/DB, postgres://USER:PASSWORD@HOST/DATABASE, etcd://HOST:2379,HOST:2379/PREFIX, or mem: for a trial in memory; pebble in the data folder unless said [env]")
-	fs.StringVar(&f.Blobs, "blobs", "", "`DIR` for files, large payloads and outputs, which all servers over one store must see; in the data folder unless said [env]")
+	fs.StringVar(&f.Blobs, "blobs", "", "`PLACE` of files, large payloads and outputs, which all servers over one store must see: a folder, or s3://BUCKET?region=REGION; in the data folder unless said [env]")
 	fs.StringVar(&f.Durability, "durability", "sync", "`WHAT` an acknowledged write survives: sync (power loss) or process (kill -9 only, and faster) [env]")
 	fs.BoolVar(&f.NoMigrate, "no-migrate", false, "leave a database's tables as they are: haulier store migrate changes them [env]")
 }
