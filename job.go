@@ -209,6 +209,32 @@ type ExecTask struct {
 	Env   map[string]string `json:"env,omitempty"`   // added to the worker's
 	Dir   string            `json:"dir,omitempty"`   // working folder; empty: one of its own, removed afterwards
 	Grace Duration          `json:"grace,omitzero"`  // from TERM to KILL; zero: 10 s
+	// Limits of an attempt, within those of its worker. Nil: the worker's.
+	Limits *Limits `json:"limits,omitempty"`
+}
+
+// Limits bound what a command may take. Zero: no limit. docs/executors.md has how each is kept.
+type Limits struct {
+	Memory    int64    `json:"memory,omitempty"`     // bytes
+	CPU       Duration `json:"cpu,omitzero"`         // processor time of each process, in whole seconds
+	Processes int64    `json:"processes,omitempty"`  // at once, threads too
+	FileSize  int64    `json:"file_size,omitempty"`  // bytes of each file that it writes
+	OpenFiles int64    `json:"open_files,omitempty"` // of each process
+}
+
+// Within returns the tighter of the limits, one by one.
+func (l Limits) Within(m Limits) Limits {
+	return Limits{
+		Memory: tighter(l.Memory, m.Memory), CPU: tighter(l.CPU, m.CPU), Processes: tighter(l.Processes, m.Processes),
+		FileSize: tighter(l.FileSize, m.FileSize), OpenFiles: tighter(l.OpenFiles, m.OpenFiles),
+	}
+}
+
+func tighter[T int64 | Duration](a, b T) T {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // HTTPTask is a call whose body is the payload. Its status says how the attempt ends: 2xx ok; 408, 425 and 429 retry and 5xx error, after what

@@ -294,6 +294,27 @@ func checkExec(t *haulier.ExecTask) error {
 	case t.Grace < 0 || time.Duration(t.Grace) > 24*time.Hour:
 		return field("task.exec.grace", "must lie between 0 and 24h")
 	}
+	return checkLimits("task.exec.limits", t.Limits)
+}
+
+func checkLimits(name string, l *haulier.Limits) error {
+	if l == nil {
+		return nil
+	}
+	for _, n := range []struct {
+		name       string
+		v, low, up int64
+	}{
+		{"memory", l.Memory, 1 << 20, 1 << 50}, {"cpu", int64(l.CPU), int64(time.Second), int64(maxTimeSpan)},
+		{"processes", l.Processes, 1, 1 << 22}, {"file_size", l.FileSize, 1, 1 << 60}, {"open_files", l.OpenFiles, 8, 1 << 30},
+	} {
+		if n.v != 0 && (n.v < n.low || n.v > n.up) {
+			return field(name+"."+n.name, fmt.Sprintf("is %d: it goes from %d to %d, or 0 for no limit", n.v, n.low, n.up))
+		}
+	}
+	if time.Duration(l.CPU)%time.Second != 0 {
+		return field(name+".cpu", "must be of whole seconds")
+	}
 	return nil
 }
 

@@ -62,6 +62,10 @@ func spec(t *rapid.T) haulier.Spec {
 	}
 	if rapid.Bool().Draw(t, "exec") {
 		s.Task.Exec = &haulier.ExecTask{Argv: list(t, text), Shell: rapid.Bool().Draw(t, "shell"), Env: labels(t), Dir: text(t), Grace: duration(t)}
+		if rapid.Bool().Draw(t, "limits") {
+			n := func() int64 { return some(t, rapid.Int64()) }
+			s.Task.Exec.Limits = &haulier.Limits{Memory: n(), CPU: duration(t), Processes: n(), FileSize: n(), OpenFiles: n()}
+		}
 	}
 	if rapid.Bool().Draw(t, "http") {
 		s.Task.HTTP = &haulier.HTTPTask{URL: text(t), Method: text(t), Headers: labels(t), Secret: text(t)}

@@ -175,6 +175,7 @@ func appendExec(b []byte, x *haulier.ExecTask) []byte {
 	b = putMap(b, 3, x.Env)
 	b = putText(b, 4, x.Dir)
 	b = putInt(b, 5, x.Grace)
+	b = putLimits(b, 6, x.Limits)
 	return shut(b, mark)
 }
 
@@ -193,10 +194,42 @@ func (f *fields) exec() *haulier.ExecTask {
 			x.Dir = e.name()
 		case 5:
 			x.Grace = e.duration()
+		case 6:
+			x.Limits = e.limits()
 		}
 	}
 	f.take(e.bad)
 	return x
+}
+
+func putLimits(b []byte, num protowire.Number, l *haulier.Limits) []byte {
+	if l == nil {
+		return b
+	}
+	b, mark := open(b, num)
+	b = putInt(putInt(putInt(b, 1, l.Memory), 2, l.CPU), 3, l.Processes)
+	return shut(putInt(putInt(b, 4, l.FileSize), 5, l.OpenFiles), mark)
+}
+
+func (f *fields) limits() *haulier.Limits {
+	l := new(haulier.Limits)
+	e := fields{rest: f.bytes()}
+	for e.next() {
+		switch e.num {
+		case 1:
+			l.Memory = e.int64()
+		case 2:
+			l.CPU = e.duration()
+		case 3:
+			l.Processes = e.int64()
+		case 4:
+			l.FileSize = e.int64()
+		case 5:
+			l.OpenFiles = e.int64()
+		}
+	}
+	f.take(e.bad)
+	return l
 }
 
 func appendHTTP(b []byte, x *haulier.HTTPTask) []byte {

@@ -127,6 +127,9 @@ func (p *program) printTask(j *haulier.Job, field func(string, any)) {
 			field("command", commandLine(t.Argv))
 		}
 		field("folder", t.Dir)
+		if l := t.Limits; l != nil {
+			field("limits", limitWords(l))
+		}
 		for _, k := range slices.Sorted(maps.Keys(t.Env)) {
 			field("variable", k+"="+t.Env[k])
 		}

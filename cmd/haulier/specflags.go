@@ -141,6 +141,8 @@ type execFlags struct {
 	Dir   string
 	Grace time.Duration
 	Type  string
+	// Limits within those of the worker.
+	Limits limitFlags
 }
 
 func (f *execFlags) register(fs *pflag.FlagSet) {
@@ -149,11 +151,15 @@ func (f *execFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.Dir, "dir", "", "`DIR` that the command runs in; this one, or when the server is on another machine one of the job's own, unless said")
 	fs.DurationVar(&f.Grace, "grace", 0, "`TIME` from TERM to KILL when the command is to end; 10s unless said")
 	fs.StringVar(&f.Type, "type", "", "`NAME` of what the job does; exec unless said")
+	f.Limits.register(fs, "of the command; the worker's limit unless said")
 }
 
 // task is the command of a job as the flags have it.
 func (f *execFlags) task(argv []string, spec *haulier.Spec, s *settings) (*haulier.ExecTask, error) {
 	t := &haulier.ExecTask{Argv: argv, Shell: f.Shell, Dir: f.Dir, Grace: haulier.Duration(f.Grace)}
+	if l := f.Limits.limits(); l != (haulier.Limits{}) {
+		t.Limits = &l
+	}
 	for _, item := range f.Env {
 		k, v, ok := strings.Cut(item, "=")
 		if !ok || k == "" {

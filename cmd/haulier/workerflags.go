@@ -36,8 +36,8 @@ var executors = map[string]func(*workerFlags, *settings) executor.Executor{
 	string(haulier.KindWasi): func(f *workerFlags, _ *settings) executor.Executor {
 		return wasi.New(wasi.Config{Memory: int64(f.WasiMemory)})
 	},
-	string(haulier.KindExec): func(_ *workerFlags, s *settings) executor.Executor {
-		return process.New(process.Config{Env: append(process.OwnEnv(), "HAULIER_URL="+s.URL)})
+	string(haulier.KindExec): func(f *workerFlags, s *settings) executor.Executor {
+		return process.New(process.Config{Env: append(process.OwnEnv(), "HAULIER_URL="+s.URL), Confine: f.confine()})
 	},
 	string(haulier.KindContainer): func(f *workerFlags, _ *settings) executor.Executor { return docker.New(f.containers) },
 }
@@ -59,6 +59,9 @@ type workerFlags struct {
 	// ContainerPolicy is a file, and ContainerHost an address of an engine; both may be empty.
 	ContainerPolicy, ContainerHost string
 	containers                     docker.Config
+	// Confine is what commands are kept from.
+	Confine process.Confine
+	Limits  limitFlags
 	// AllowPrivate lets tasks of kind http call addresses of the network inside.
 	AllowPrivate bool
 	// WasiMemory is what a module may have at most.
@@ -82,6 +85,11 @@ func (f *workerFlags) register(fs *pflag.FlagSet, kinds ...haulier.Kind) {
 	fs.StringVar(&f.State, "state", "", "`DIR` from which the next worker takes over what this one leaves when it is killed; a folder of its name and server in $XDG_STATE_HOME/haulier unless said")
 	fs.StringVar(&f.ContainerPolicy, "container-policy", "", "`FILE` of JSON that says what containers may ask for; without one no image is allowed")
 	fs.StringVar(&f.ContainerHost, "container-host", "", "`URL` of the engine of containers, such as unix:///run/podman/podman.sock; that of DOCKER_HOST, or Docker's usual one, unless said")
+	fs.StringVar(&f.Confine.User, "user", "", "`NAME` of the user that commands run as; the worker must run as root")
+	fs.BoolVar(&f.Confine.Sandbox, "sandbox", false, "run commands under bubblewrap: they see the system read-only, their own folder, and no other processes")
+	fs.BoolVar(&f.Confine.PrivateTmp, "private-tmp", false, "give each command a temporary folder of its own")
+	fs.StringVar(&f.Confine.Cgroup, "cgroup", "", "`DIR` of control groups of version 2, for this worker alone, in which each command gets one")
+	f.Limits.register(fs, "of any command; a job may ask for less")
 	f.Cache = worker.DefaultCache
 	fs.Var(&f.Cache, "cache", "`SIZE` of files that are kept for the next job that needs them; 0: none")
 	f.WasiMemory = wasi.DefaultMemory
@@ -105,6 +113,9 @@ func (f *workerFlags) config(s *settings, version string, log *slog.Logger) (wor
 	}
 	if f.containers, err = f.containerConfig(); err != nil {
 		return c, err
+	}
+	if f.confine() != (process.Confine{}) && slices.Contains(f.Executors, string(haulier.KindScript)) {
+		return c, usagef("--user, --sandbox, --private-tmp, --cgroup and the limits hold for commands alone: run script in a worker of its own, and name --executors here")
 	}
 	for _, kind := range f.Executors {
 		makeOne := executors[kind]
@@ -146,6 +157,12 @@ func (f *workerFlags) containerConfig() (c docker.Config, err error) {
 	}
 	c.Watch = []string{self, "watch"}
 	return c, nil
+}
+
+func (f *workerFlags) confine() process.Confine {
+	c := f.Confine
+	c.Limits = f.Limits.limits()
+	return c
 }
 
 // usualState is the folder of this worker at this server. Its name is short, for a socket in it has a path of at most 100 bytes.

@@ -55,9 +55,15 @@ func (a *attempt) Start(ctx context.Context, out executor.Sink) error {
 			a.refuse(why)
 			return nil
 		}
+		if err := a.x.jail.close(a.spec); err != nil {
+			return fmt.Errorf("commands: %w", err)
+		}
 		var err error
 		if l, err = a.x.supervisor(ctx); err != nil {
 			return err
+		}
+		if a.spec.confined() && l.version < confineVersion {
+			return fmt.Errorf("commands: %w: the supervisor of build %s knows no limits; it makes way when its commands have ended", haulier.ErrUnavailable, l.build)
 		}
 	}
 	a.mu.Lock()

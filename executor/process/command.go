@@ -34,6 +34,7 @@ type command struct {
 	why    reason
 
 	// Guarded by the supervisor's lock.
+	group     *cgroup // nil: it has none
 	pid       int
 	exit      *message // how it ended
 	forgotten bool
@@ -90,6 +91,7 @@ func (c *command) run() {
 	c.s.started(c, pid)
 	status, why := c.await(pid)
 	c.endGroup(pid)
+	c.group.remove()
 	pipes.close()
 	exit := &message{
 		Kind: msgExit, Ref: c.spec.Ref, Why: why, Size: c.spool.seal(time.Now()),
@@ -109,7 +111,7 @@ func (c *command) run() {
 func noStart(spec *message, err error) *message {
 	m := &message{Kind: msgExit, Ref: spec.Ref, Why: endedNoStart, Error: err.Error()}
 	for _, e := range []error{syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.ETXTBSY, syscall.EIO, syscall.ENOSPC, syscall.EINTR} {
-		if errors.Is(err, e) {
+		if errors.Is(err, e) || errors.Is(err, errConfine) {
 			m.Why = endedNoRoom
 		}
 	}
@@ -135,13 +137,20 @@ func (c *command) start(last *lastLine) (int, *outputs, error) {
 		return 0, nil, err
 	}
 	defer syscall.Close(stderr)
+	sys := ownGroup()
+	bind, err := c.confined(sys)
+	if err != nil {
+		p.close()
+		return 0, nil, err
+	}
 	pid, err := c.s.launch.start(c.spec.Path, c.spec.Argv, &syscall.ProcAttr{
 		Dir:   c.spec.Dir,
 		Env:   mergeEnv(c.s.baseEnv(), c.spec.Env),
 		Files: []uintptr{stdin.Fd(), uintptr(stdout), uintptr(stderr)},
-		Sys:   ownGroup(),
-	}, func(st exitStatus) { c.exited <- st })
+		Sys:   sys,
+	}, bind, func(st exitStatus) { c.exited <- st })
 	if err != nil {
+		c.group.remove()
 		p.close()
 		return 0, nil, err
 	}
@@ -185,7 +194,7 @@ func (c *command) await(pid int) (exitStatus, reason) {
 			at, _ := c.deadline()
 			left := time.Until(at)
 			if !told && left > 0 {
-				signalGroup(pid, syscall.SIGTERM)
+				c.terminate(pid)
 				signalGroup(pid, syscall.SIGCONT) // a stopped process hears nothing else
 			}
 			told = true

@@ -62,14 +62,18 @@ func (l *launcher) forks() {
 	}
 }
 
-// start runs a program and calls ended once, from any goroutine, when it has ended.
-func (l *launcher) start(path string, argv []string, attr *syscall.ProcAttr, ended func(exitStatus)) (pid int, err error) {
+// start runs a program and calls ended once, from any goroutine, when it has ended. With attr.Sys.Ptrace, see confine,
+// the program has not done anything yet when bind is called.
+func (l *launcher) start(path string, argv []string, attr *syscall.ProcAttr, bind func(pid int) error, ended func(exitStatus)) (pid int, err error) {
 	done := make(chan struct{})
 	l.starts <- func() {
 		defer close(done)
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if pid, err = syscall.ForkExec(path, argv, attr); err == nil && l.reapAll {
+		if pid, err = syscall.ForkExec(path, argv, attr); err == nil && bind != nil {
+			err = confine(pid, bind)
+		}
+		if err == nil && l.reapAll {
 			l.live[pid] = ended
 		}
 	}

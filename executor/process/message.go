@@ -16,7 +16,8 @@ import (
 //	frame = length (4 bytes, big endian, of what follows) | kind (1 byte) | fields
 //	field = as in the protobuf wire format; unknown numbers are skipped
 const (
-	protocolVersion = 1       // newest that this program speaks
+	protocolVersion = 2       // newest that this program speaks
+	confineVersion  = 2       // first that heeds limits, user and sandbox
 	protocolOldest  = 1       // oldest that it still speaks
 	maxFrame        = 4 << 20 // bytes of kind and fields
 	maxStrings      = 100_000 // entries of argv or of an environment
@@ -70,6 +71,10 @@ type message struct {
 	Grace     time.Duration
 	Head      int64
 	Tail      int64
+	Limits    haulier.Limits
+	UID       int64  // that the program becomes by itself; zero: it stays the supervisor's
+	Sandboxed int64  // not zero: the program is a sandbox, which is not to get TERM itself
+	Cgroup    string // folder of a hierarchy of version 2 in which commands get a group each; empty: none
 
 	Offset int64
 	Data   []byte // shares the frame's memory
@@ -126,6 +131,14 @@ const (
 	fSize
 	fCPU
 	fMaxRSS
+	fMemory
+	fCPULimit
+	fProcesses
+	fFileSize
+	fOpenFiles
+	fUID
+	fSandboxed
+	fCgroup
 )
 
 // appendMessage appends m as a frame.
@@ -240,14 +253,16 @@ type number struct {
 }
 
 // numbers lists the numeric fields.
-func (m *message) numbers() [16]number {
+func (m *message) numbers() [23]number {
 	attempt := int64(m.Ref.Attempt)
 	version, oldest, why := int64(m.Version), int64(m.Oldest), int64(m.Why)
-	return [16]number{
+	return [23]number{
 		{fAttempt, &attempt}, {fVersion, &version}, {fOldest, &oldest}, {fPID, &m.PID},
 		{fPatience, (*int64)(&m.Patience)}, {fTimeout, (*int64)(&m.Timeout)}, {fGrace, (*int64)(&m.Grace)},
 		{fHead, &m.Head}, {fTail, &m.Tail}, {fOffset, &m.Offset}, {fCode, &m.Code}, {fSignal, &m.Signal},
 		{fWhy, &why}, {fSize, &m.Size}, {fCPU, (*int64)(&m.CPU)}, {fMaxRSS, &m.MaxRSS},
+		{fMemory, &m.Limits.Memory}, {fCPULimit, (*int64)(&m.Limits.CPU)}, {fProcesses, &m.Limits.Processes}, {fFileSize, &m.Limits.FileSize},
+		{fOpenFiles, &m.Limits.OpenFiles}, {fUID, &m.UID}, {fSandboxed, &m.Sandboxed},
 	}
 }
 
@@ -275,10 +290,10 @@ type text struct {
 	at    *string
 }
 
-func (m *message) texts() [7]text {
-	return [7]text{
+func (m *message) texts() [8]text {
+	return [8]text{
 		{fBuild, &m.Build}, {fPath, &m.Path}, {fDir, &m.Dir}, {fFolder, &m.Folder},
-		{fResult, &m.Result}, {fStdinFile, &m.StdinFile}, {fError, &m.Error},
+		{fResult, &m.Result}, {fStdinFile, &m.StdinFile}, {fError, &m.Error}, {fCgroup, &m.Cgroup},
 	}
 }
 

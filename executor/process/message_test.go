@@ -17,7 +17,8 @@ func samples() []*message {
 	return []*message{
 		{Kind: msgHello, Version: 1, Oldest: 1, Build: "v1", Environ: []string{"A=b", "C="}, Patience: time.Second},
 		{Kind: msgStart, Ref: ref, Path: "/bin/sh", Argv: []string{"sh", "", "x"}, Env: []string{"A=1"}, Dir: "/d", Folder: "/f", Result: "/r",
-			Stdin: []byte("in"), StdinFile: "/s", Timeout: time.Minute, Grace: time.Second, Head: 1, Tail: 2},
+			Stdin: []byte("in"), StdinFile: "/s", Timeout: time.Minute, Grace: time.Second, Head: 1, Tail: 2,
+			Limits: haulier.Limits{Memory: 1 << 30, CPU: haulier.Duration(time.Second), Processes: 2, FileSize: 3, OpenFiles: 4}, UID: 5, Sandboxed: 1, Cgroup: "/c"},
 		{Kind: msgStop, Ref: ref, Grace: -1},
 		{Kind: msgAck, Ref: ref, Offset: 1 << 40},
 		{Kind: msgOutput, Ref: ref, Offset: 3, Data: bytes.Repeat([]byte("o"), 70000)},

@@ -50,6 +50,10 @@ func (x *Executor) Prepare(_ context.Context, job *haulier.Job, payload []byte) 
 	if task.Shell {
 		spec.Path, spec.Argv = shell, append([]string{"sh", "-c"}, task.Argv...)
 	}
+	if task.Limits != nil {
+		spec.Limits = *task.Limits
+	}
+	x.jail.dress(spec)
 	if err := x.furnish(spec, payload); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(folder))
 	}
@@ -79,6 +83,9 @@ func (x *Executor) furnish(spec *message, payload []byte) error {
 		if err := os.Mkdir(spec.Dir, 0o700); err != nil {
 			return fmt.Errorf("folder of the job: %w", err)
 		}
+	}
+	if err := x.jail.furnish(spec); err != nil {
+		return fmt.Errorf("folder of the job: %w", err)
 	}
 	if len(payload) <= maxInlineStdin {
 		spec.Stdin = payload

@@ -50,6 +50,8 @@ type Config struct {
 	// Head and Tail are how many bytes of the beginning and of the end of a command's output are kept.
 	// Zero: DefaultHead and DefaultTail.
 	Head, Tail int64
+	// Confine says what commands are kept from. The zero value: nothing.
+	Confine Confine
 }
 
 // Executor runs commands. It implements executor.Executor.
@@ -58,6 +60,7 @@ type Executor struct {
 	env  executor.Env
 	dir  string // state folder, or a temporary one
 	path string // PATH of the environment
+	jail jail
 
 	connecting sync.Mutex // held while a supervisor is looked for
 	wg         sync.WaitGroup
@@ -99,7 +102,12 @@ func (x *Executor) Open(ctx context.Context, e executor.Env) ([]executor.Attempt
 	if x.env.Log == nil {
 		x.env.Log = slog.New(slog.DiscardHandler)
 	}
+	var err error
+	if x.jail, err = newJail(&x.cfg); err != nil {
+		return nil, fmt.Errorf("commands: %w", err)
+	}
 	x.path = lookEnv(x.cfg.Env, "PATH")
+	keepDescriptors()
 	if e.Dir == "" {
 		dir, err := os.MkdirTemp("", "haulier-")
 		if err != nil {
@@ -108,6 +116,9 @@ func (x *Executor) Open(ctx context.Context, e executor.Env) ([]executor.Attempt
 		x.dir = dir
 	}
 	if err := os.MkdirAll(filepath.Join(x.dir, jobsFolder), 0o700); err != nil {
+		return nil, fmt.Errorf("commands: %w", err)
+	}
+	if err := x.jail.admit(x.dir); err != nil {
 		return nil, fmt.Errorf("commands: %w", err)
 	}
 	left, err := x.adopt(ctx)

@@ -20,6 +20,7 @@ import (
 type shimLink struct {
 	conn    *conn
 	build   string
+	version uint64        // of the protocol that it speaks
 	process *shimProcess  // nil when this worker did not start it
 	ended   chan struct{} // closed when the connection is gone
 }
@@ -57,7 +58,7 @@ func (x *Executor) greet(ctx context.Context, c net.Conn) (*shimLink, []*message
 		err := l.conn.read(func(m *message) error {
 			switch m.Kind {
 			case msgWelcome:
-				l.build = m.Build
+				l.build, l.version = m.Build, m.Version
 				if m.Version < protocolOldest || m.Oldest > protocolVersion {
 					versions = fmt.Errorf("%w: it speaks versions %d to %d of the protocol, this program %d to %d: let it finish under the program that it came from",
 						haulier.ErrInvalid, m.Oldest, m.Version, protocolOldest, protocolVersion)

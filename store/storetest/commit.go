@@ -40,6 +40,7 @@ func fullJob(f *fixture) haulier.Job {
 			Task: haulier.Task{Exec: &haulier.ExecTask{
 				Argv: []string{"sh", "", "-c", "echo \"ü\""}, Shell: true, Env: map[string]string{"A": "1", "B": ""},
 				Dir: "/tmp", Grace: haulier.Duration(1500 * time.Millisecond),
+				Limits: &haulier.Limits{Memory: 1 << 40, CPU: haulier.Duration(time.Second), Processes: 3, FileSize: 4, OpenFiles: 5},
 			}},
 			Payload: []byte{0, 1, 0xff, '{'}, Blob: "sha256", CreatedAt: f.now, RunAt: f.at(time.Hour + time.Microsecond), MaxAttempts: 7,
 			Backoff: &haulier.Backoff{
@@ -78,7 +79,7 @@ func fullJob(f *fixture) haulier.Job {
 func testRoundTrip(_ *testing.T, f *fixture) {
 	j := fullJob(f)
 	j.UpdatedAt = f.now
-	for _, part := range []any{j.Spec, j.Status, *j.Backoff, *j.Task.Exec, *j.Files, j.Inputs[0], *j.Outputs, *j.Flow, j.Needs[0], j.YieldsTo[0], *j.Unique, *j.Standing, *j.Account} {
+	for _, part := range []any{j.Spec, j.Status, *j.Backoff, *j.Task.Exec, *j.Task.Exec.Limits, *j.Files, j.Inputs[0], *j.Outputs, *j.Flow, j.Needs[0], j.YieldsTo[0], *j.Unique, *j.Standing, *j.Account} {
 		v := reflect.ValueOf(part)
 		for i := range v.NumField() {
 			if v.Field(i).IsZero() {
