@@ -38,7 +38,7 @@ type Handler struct {
 	SetAt   time.Time `json:"set_at,omitzero"`
 	SetBy   string    `json:"set_by,omitempty"`
 	// Lang is the language, by the name that workers have for it, such as node, python or sh.
-	Lang string `json:"lang"`
+	Lang string `json:"lang,omitempty"`
 	// Engine is an id that handlers share which may run in one process, one after the other. Empty: this version runs in processes of its own.
 	Engine string `json:"eid,omitempty"`
 	Scripts

@@ -10,7 +10,6 @@ import (
 
 const (
 	maxBatch   = 100                    // jobs of a batch
-	batchTime  = 100 * time.Millisecond // that a batch is to take, by what jobs took before
 	spawnWorth = 20 * time.Millisecond  // of work that waits for each context, before another is started
 	patience   = 250 * time.Millisecond // that a group without a context waits before one of another gives way to it
 )
@@ -132,12 +131,12 @@ func (x *Executor) starved(g *group, since time.Duration) bool {
 	return false
 }
 
-// take takes the next batch off the line: jobs of one handler, about as many as will be done in batchTime, and not
+// take takes the next batch off the line: jobs of one handler, about as many as will be done in the time of a batch, and not
 // more than a fair share when other contexts are there. It is called with the lock held.
 func (g *group) take(p *process, most int) []*attempt {
 	n := 1
 	if g.took > 0 {
-		n = int(min(batchTime/max(g.took, 1), maxBatch))
+		n = int(min(p.x.cfg.Batch/max(g.took, 1), maxBatch))
 	}
 	share := (len(g.queue) + g.processes - 1) / g.processes
 	n = max(1, min(n, share, most))

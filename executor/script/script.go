@@ -35,10 +35,11 @@ import (
 
 // What holds unless said.
 const (
-	DefaultJobs    = 10_000           // of a context
-	DefaultAge     = time.Hour        // of a context
-	DefaultMemory  = 512 << 20        // bytes of a context
-	DefaultIdle    = 5 * time.Minute  // that a context waits for a job
+	DefaultJobs    = 10_000          // of a context
+	DefaultAge     = time.Hour       // of a context
+	DefaultMemory  = 512 << 20       // bytes of a context
+	DefaultIdle    = 5 * time.Minute // that a context waits for a job
+	DefaultBatch   = 100 * time.Millisecond
 	DefaultTimeout = 2 * time.Minute  // of a job, and of each script that runs around jobs
 	startTimeout   = 30 * time.Second // from the start of a context to its first line
 )
@@ -76,6 +77,8 @@ type Config struct {
 	Jobs   int
 	Age    time.Duration
 	Memory int64
+	// Batch is how long a batch is to take, by what jobs took before. Zero: DefaultBatch.
+	Batch time.Duration
 	// Idle is how long a context waits for jobs. Zero: DefaultIdle.
 	Idle time.Duration
 	// Timeout is that of jobs that say none, and of the scripts around jobs. Zero: DefaultTimeout.
@@ -112,6 +115,7 @@ func New(c Config) *Executor {
 	fill(&c.Jobs, DefaultJobs)
 	fill(&c.Age, DefaultAge)
 	fill(&c.Memory, DefaultMemory)
+	fill(&c.Batch, DefaultBatch)
 	fill(&c.Idle, DefaultIdle)
 	fill(&c.Timeout, DefaultTimeout)
 	x := &Executor{cfg: c, env: append(ownEnv(), c.Env...), groups: map[groupKey]*group{}, processes: map[*process]bool{}, log: slog.New(slog.DiscardHandler), starts: make(chan func())}
@@ -177,7 +181,7 @@ func (x *Executor) Open(_ context.Context, e executor.Env) ([]executor.Attempt, 
 	if e.Log != nil {
 		x.log = e.Log
 	}
-	dir, err := os.MkdirTemp("", "haulier-script-")
+	dir, err := makeFolder(e.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("scripts: %w", err)
 	}
@@ -193,6 +197,21 @@ func (x *Executor) Open(_ context.Context, e executor.Env) ([]executor.Attempt, 
 	}
 	x.forks.Go(x.fork)
 	return nil, nil
+}
+
+// makeFolder makes the folder for contexts, in place of what a worker that was killed has left there.
+func makeFolder(state string) (string, error) {
+	if state == "" {
+		return os.MkdirTemp("", "haulier-script-")
+	}
+	dir, err := filepath.Abs(filepath.Join(state, "script"))
+	if err == nil {
+		err = os.RemoveAll(dir)
+	}
+	if err == nil {
+		err = os.Mkdir(dir, 0o700)
+	}
+	return dir, err
 }
 
 // fork starts contexts. The kernel kills them when the thread that started them ends, so that is one of its own.

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -22,7 +24,48 @@ import (
 	"github.com/haulier/haulier/joblog"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// folderVariable names the state folder of this program when it is to be a worker that is killed.
+const folderVariable = "HAULIER_TEST_STATE"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(folderVariable); dir != "" {
+		work(dir)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// work runs a job without end, and tells the id of its process.
+func work(dir string) {
+	r := &rig{shelf: shelf{kept: map[string]haulier.Handler{}}}
+	r.Executor = script.New(script.Config{Source: &r.shelf})
+	r.set(haulier.Handler{Type: "a", Lang: "node", Scripts: haulier.Scripts{Body: "module.exports = () => { console.log(`process ${process.pid}.`); for (;;); }"}})
+	j := &haulier.Job{Spec: haulier.Spec{Tenant: "default", Queue: "default", Type: "a", Task: haulier.Task{Script: &haulier.ScriptTask{Version: 1}}}}
+	j.Task.Script.Digest = r.shelf.kept["default/a"].Digest
+	_, err := r.Open(context.Background(), executor.Env{Dir: dir})
+	var a executor.Attempt
+	if err == nil {
+		a, err = r.Prepare(context.Background(), j, nil)
+	}
+	if err == nil {
+		err = a.Start(context.Background(), teller{})
+	}
+	if err == nil {
+		_, err = a.Wait(context.Background())
+	}
+	fmt.Println(err)
+	os.Exit(1)
+}
+
+// teller is a sink that prints what a job says.
+type teller struct{}
+
+func (teller) Log(_ context.Context, _ int64, frames []byte) error {
+	text, err := joblog.Text(frames)
+	os.Stdout.Write(text)
+	return err
+}
+
+func (teller) Progress(float64, string) {}
 
 // shelf is where the handlers of a test are.
 type shelf struct {
@@ -245,9 +288,7 @@ func ok(t testing.TB, x *run) string {
 func (r *rig) block(t testing.TB, typ string) (f func()) {
 	t.Helper()
 	file := t.TempDir() + "/go"
-	for range 3 { // so that how long jobs take is known
-		ok(t, r.start(t, typ, "quick"))
-	}
+	ok(t, r.start(t, typ, "quick")) // so that how long jobs take is known
 	x := r.start(t, typ, "block "+file)
 	x.until(t, "blocking")
 	return func() {
@@ -280,7 +321,7 @@ var batchScripts = haulier.Scripts{Body: nodeBatch, Before: "context.seen = 1; c
 
 func TestBatches(t *testing.T) {
 	need(t, "node")
-	r := newRig(t, script.Config{Processes: 1})
+	r := newRig(t, script.Config{Processes: 1, Batch: time.Hour})
 	r.set(haulier.Handler{Type: "plain", Lang: "node", Scripts: batchScripts})
 	committed := batchScripts
 	committed.AfterEach = "console.log('committed'); if (context.broken) throw new Error('no commit')"
@@ -568,4 +609,54 @@ func BenchmarkNode(b *testing.B) {
 	close(jobs)
 	wg.Wait()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
+}
+
+func TestContextsDieWithTheirWorker(t *testing.T) {
+	need(t, "node")
+	if runtime.GOOS != "linux" {
+		t.Skip("only on Linux does the kernel end them")
+	}
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), folderVariable+"="+dir)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	if _, err := fmt.Fscanf(out, "process %d.", &pid); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	process, err := os.FindProcess(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for until := time.Now().Add(20 * time.Second); process.Signal(syscall.Signal(0)) == nil && !zombie(pid); {
+		if time.Now().After(until) {
+			t.Fatalf("process %d outlives its worker", pid)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+	r := script.New(script.Config{})
+	if _, err := r.Open(t.Context(), executor.Env{Dir: dir}); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "script", "context-*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("the next worker finds %v, %v", left, err)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// zombie reports whether a process has ended and nobody has asked how.
+func zombie(pid int) bool {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return strings.Contains(string(b), ") Z ")
 }
