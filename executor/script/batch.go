@@ -1,6 +1,7 @@
 package script
 
 import (
+	"errors"
 	"time"
 
 	"github.com/haulier/haulier"
@@ -22,7 +23,9 @@ func (p *process) work(batch []*attempt) {
 	sent := make(chan struct{})
 	go func() { // the context reads while it tells
 		defer close(sent)
-		_, _ = p.told.Write(appendBatch(nil, h.Digest, batch)) // that it does not read shows in its silence
+		if _, err := p.told.Write(appendBatch(nil, h.Digest, batch)); err != nil {
+			p.kill() // it listens no more
+		}
 	}()
 	p.follow(h, batch)
 	if p.worn {
@@ -32,6 +35,7 @@ func (p *process) work(batch []*attempt) {
 	if p.worn {
 		return
 	}
+	p.batches++
 	took := time.Since(began) / time.Duration(len(batch))
 	p.x.mu.Lock()
 	if p.g.took == 0 {
@@ -66,7 +70,12 @@ func (p *process) follow(h *haulier.Handler, batch []*attempt) {
 	p.turn(batch[0])
 	words, err := p.hear("begin", 3, p.x.cfg.Timeout)
 	if err != nil {
-		p.fail(batch, "before-each: "+p.fault(err))
+		why := p.fault(err)
+		if p.batches > 0 && !errors.Is(err, errTimeout) { // it had ended before it knew of them
+			p.x.giveBack(p.g, batch)
+			return
+		}
+		p.fail(batch, "before-each: "+why)
 		return
 	}
 	why, err := said(words[1], words[2])

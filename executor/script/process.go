@@ -27,14 +27,15 @@ const (
 
 // process is a context: a process that runs jobs by handlers.
 type process struct {
-	x      *Executor
-	g      *group
-	dir    string
-	wake   chan struct{}
-	loaded map[string]bool // handlers, by digest
-	jobs   int
-	began  time.Time
-	worn   bool // it is to end after this batch
+	x       *Executor
+	g       *group
+	dir     string
+	wake    chan struct{}
+	loaded  map[string]bool // handlers, by digest
+	jobs    int
+	batches int // that came to their end
+	began   time.Time
+	worn    bool // it is to end after this batch
 
 	cmd     *exec.Cmd
 	pid     atomic.Int64 // of the process, 0 before it has started

@@ -224,6 +224,7 @@ module.exports = async (payload, job) => {
     case 'flood': require('fs').writeSync(4, 'x'.repeat(200000)); return 'own';
     case 'close': require('fs').closeSync(4); return new Promise((f) => setTimeout(f, 60000));
     case 'mute': require('fs').closeSync(1); require('fs').closeSync(2); return 'mute';
+    case 'deaf': require('fs').closeSync(3); return 'deaf';
     case 'hang': for (;;) {}
     case 'slow': return new Promise((f) => setTimeout(f, 60000));
     case 'big': return 'x'.repeat(70000);
@@ -256,6 +257,8 @@ func TestNode(t *testing.T) {
 		{"flood", haulier.OutcomeError, -1, "", "protocol"},
 		{"close", haulier.OutcomeError, -1, "", "closed the pipe"},
 		{"mute", haulier.OutcomeOK, 200, "mute", ""},
+		{"deaf", haulier.OutcomeOK, 200, "deaf", ""},
+		{"again", haulier.OutcomeOK, 200, `{"got":"again"}`, ""},
 		{"big", haulier.OutcomeError, 500, "", "65536"},
 		{"", haulier.OutcomeOK, 200, `{"got":""}`, ""},
 	} {
