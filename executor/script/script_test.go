@@ -112,7 +112,7 @@ func need(t testing.TB, program string) {
 	}
 }
 
-func (r *rig) set(h haulier.Handler) {
+func (r *rig) set(h haulier.Handler) haulier.Handler {
 	r.shelf.mu.Lock()
 	defer r.shelf.mu.Unlock()
 	if h.Tenant == "" {
@@ -122,6 +122,7 @@ func (r *rig) set(h haulier.Handler) {
 	sum := sha256.Sum256(fmt.Append(nil, h))
 	h.Digest = hex.EncodeToString(sum[:])
 	r.shelf.kept[h.Tenant+"/"+h.Type] = h
+	return h
 }
 
 // run is a job on its way.
