@@ -35,6 +35,7 @@ const nobody = "02:00:00:00:00:01"
 func newLab(t *testing.T, n int) *lab {
 	t.Helper()
 	if _, err := exec.LookPath("ip"); err != nil || os.Getuid() != 0 {
+		t.Log("no network of its own: that takes root, and ip of iproute2")
 		return nil
 	}
 	home, err := os.Open(ownNet)

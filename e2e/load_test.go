@@ -31,10 +31,11 @@ type request struct {
 // a key are repeated until they are acknowledged; one without is sent once, so that
 // of an unacknowledged one nobody knows whether it was carried out.
 type load struct {
-	site *site
-	seed uint64
-	stop chan struct{}
-	all  sync.WaitGroup
+	site  *site
+	seed  uint64
+	stop  chan struct{}
+	ended sync.Once
+	all   sync.WaitGroup
 
 	mu       sync.Mutex
 	requests []*request
@@ -49,9 +50,9 @@ func (s *site) load(ctx context.Context, seed uint64, callers int) *load {
 	return l
 }
 
-// end stops the callers, who first see their requests through.
+// end stops the callers, who first see their requests through. A second call does nothing.
 func (l *load) end() {
-	close(l.stop)
+	l.ended.Do(func() { close(l.stop) })
 	l.all.Wait()
 }
 

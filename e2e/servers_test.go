@@ -80,6 +80,7 @@ func TestCrashOfSeveralServers(t *testing.T) {
 			}
 			f.begin(ctx)
 			load := f.load(ctx, seed)
+			defer load.end()
 			f.run(ctx)
 			load.end()
 			t.Logf("%d kills: %v", len(f.story), f.killed)
@@ -212,6 +213,9 @@ func (f *fleet) strike() (replace func()) {
 
 // cut takes a piece of the network away for a while, rarely for longer than leases last. Whoever is killed meanwhile can't say so to all.
 func (f *fleet) cut(ctx context.Context) {
+	for _, s := range f.sites {
+		s.ready(ctx) // a server that can't reach the store when it starts ends
+	}
 	i := f.dice.IntN(len(f.cables))
 	how, name := services.LinkDown, "cut"
 	if f.dice.IntN(2) == 0 {
