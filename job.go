@@ -247,6 +247,24 @@ type HTTPTask struct {
 	Headers map[string]string `json:"headers,omitempty"`
 	// Secret names the one with which the server signs each attempt when it is claimed; see Gatekeeper.
 	Secret string `json:"secret,omitempty"`
+	// Lines: the body is the payload and a newline, and lines of the answer that begin with "J: " or "#J: " go to the output, where a job that
+	// chains brings jobs by them. It is how the serverless queue calls.
+	Lines bool `json:"lines,omitempty"`
+	// Batch is how many jobs may share a call, at most MaxHTTPBatch; 0: none. The body has a line for each, its payload, and the answer a line
+	// for each in the same order, which begins with a number: 1xx retry, 2xx ok, 4xx failed, others error. Lines before it that begin
+	// with # are its comments. The jobs have the same tenant, type, task and timeout, and the same worker. It implies Lines.
+	Batch int `json:"batch,omitempty"`
+}
+
+// MaxHTTPBatch is how many jobs may share a call.
+const MaxHTTPBatch = 200
+
+// Body is what the call sends for a payload.
+func (t *HTTPTask) Body(payload []byte) []byte {
+	if !t.Lines && t.Batch == 0 {
+		return payload
+	}
+	return append(payload[:len(payload):len(payload)], '\n')
 }
 
 // ContainerTask is a container, created for the attempt and removed after it. Its standard input is the payload.

@@ -146,7 +146,7 @@ func (e *Engine) sign(ctx context.Context, jobs []haulier.Job) error {
 
 func signWith(key []byte, s *haulier.Spec) {
 	t := *s.Task.HTTP // what the store gave may be its own
-	header := webhook.Sign(key, s.ID.String(), time.Now(), s.Payload)
+	header := webhook.Sign(key, s.ID.String(), time.Now(), t.Body(s.Payload))
 	t.Headers = maps.Clone(t.Headers)
 	if t.Headers == nil {
 		t.Headers = header

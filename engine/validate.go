@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -174,7 +175,7 @@ func checkTask(s *haulier.Spec) error {
 	}
 	return first(
 		func() error { return checkExec(s.Task.Exec) },
-		func() error { return checkHTTP(s.Task.HTTP, len(s.Payload)) },
+		func() error { return checkHTTP(s.Task.HTTP, s.Payload) },
 		func() error { return checkContainer(s.Task.Container) },
 		func() error { return checkWasi(s.Task.Wasi, len(s.Payload)) },
 		func() error { return checkScript(s.Task.Script, len(s.Payload)) },
@@ -237,7 +238,7 @@ func checkWasi(t *haulier.WasiTask, payload int) error {
 	return checkArguments("task.wasi", "args", t.Args, t.Env, 0)
 }
 
-func checkHTTP(t *haulier.HTTPTask, payload int) error {
+func checkHTTP(t *haulier.HTTPTask, payload []byte) error {
 	if t == nil {
 		return nil
 	}
@@ -253,8 +254,14 @@ func checkHTTP(t *haulier.HTTPTask, payload int) error {
 		return field("task.http.method", fmt.Sprintf("%.20q is none of %s", t.Method, strings.Join(httpMethods, ", ")))
 	case size > maxArgBytes:
 		return &haulier.FieldError{Field: "task.http.headers", Kind: haulier.ErrTooLarge, Msg: fmt.Sprintf("have %d bytes: at most %d", size, maxArgBytes)}
-	case t.Secret != "" && payload > haulier.MaxPayload:
-		return &haulier.FieldError{Field: "payload", Kind: haulier.ErrTooLarge, Msg: fmt.Sprintf("has %d bytes: at most %d can be signed", payload, haulier.MaxPayload)}
+	case t.Secret != "" && len(payload) > haulier.MaxPayload:
+		return &haulier.FieldError{Field: "payload", Kind: haulier.ErrTooLarge, Msg: fmt.Sprintf("has %d bytes: at most %d can be signed", len(payload), haulier.MaxPayload)}
+	case t.Batch < 0 || t.Batch > haulier.MaxHTTPBatch:
+		return field("task.http.batch", fmt.Sprintf("is %d: it goes from 1 to %d jobs in a call, or 0 for a call each", t.Batch, haulier.MaxHTTPBatch))
+	case t.Batch > 0 && t.Secret != "":
+		return field("task.http.secret", "can't sign a call that jobs share: leave out batch or secret")
+	case t.Batch > 0 && bytes.IndexByte(payload, '\n') >= 0:
+		return field("payload", "has more than one line, and jobs that share a call have one each: leave out the newlines, or batch")
 	}
 	return first(
 		func() error { return checkURL("task.http.url", t.URL) },

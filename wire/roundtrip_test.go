@@ -68,7 +68,7 @@ func spec(t *rapid.T) haulier.Spec {
 		}
 	}
 	if rapid.Bool().Draw(t, "http") {
-		s.Task.HTTP = &haulier.HTTPTask{URL: text(t), Method: text(t), Headers: labels(t), Secret: text(t)}
+		s.Task.HTTP = &haulier.HTTPTask{URL: text(t), Method: text(t), Headers: labels(t), Secret: text(t), Lines: rapid.Bool().Draw(t, "lines"), Batch: rapid.Int().Draw(t, "batch")}
 	}
 	if rapid.Bool().Draw(t, "container") {
 		s.Task.Container = &haulier.ContainerTask{Config: bytesOf(t), Pull: haulier.Pull(text(t)), Auth: text(t), Grace: duration(t)}

@@ -236,6 +236,7 @@ func appendHTTP(b []byte, x *haulier.HTTPTask) []byte {
 	b, mark := open(b, specHTTP)
 	b = putText(putText(b, 1, x.URL), 2, x.Method)
 	b = putText(putMap(b, 3, x.Headers), 4, x.Secret)
+	b = putInt(putBool(b, 5, x.Lines), 6, x.Batch)
 	return shut(b, mark)
 }
 
@@ -267,6 +268,10 @@ func (f *fields) http() *haulier.HTTPTask {
 			x.Headers = e.entry(x.Headers)
 		case 4:
 			x.Secret = e.name()
+		case 5:
+			x.Lines = e.bool()
+		case 6:
+			x.Batch = e.int()
 		}
 	}
 	f.take(e.bad)

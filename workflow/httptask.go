@@ -10,6 +10,8 @@ import (
 type httpTask struct {
 	url, method, secret *text
 	headers             []named
+	lines               bool
+	batch               int
 }
 
 // http reads a call: an address, or a mapping with url, method, headers and secret.
@@ -23,6 +25,8 @@ func (r *reader) http(n *yaml.Node, axes []string) task {
 		"url":    func(v *yaml.Node) { t.url = r.text(v, "url", axes) },
 		"method": func(v *yaml.Node) { t.method = r.text(v, "method", axes) },
 		"secret": func(v *yaml.Node) { t.secret = r.text(v, "secret", axes) },
+		"lines":  func(v *yaml.Node) { t.lines = r.flag(v, "lines") },
+		"batch":  func(v *yaml.Node) { t.batch = r.number(v, "batch", 0, haulier.MaxHTTPBatch) },
 		"headers": func(v *yaml.Node) {
 			for _, p := range r.pairs(v, "headers") {
 				if x := r.text(p.value, "header "+p.key, axes); x != nil {
@@ -38,7 +42,7 @@ func (r *reader) http(n *yaml.Node, axes []string) task {
 }
 
 func (t *httpTask) render(values []string, _ map[string]string) haulier.Task {
-	x := &haulier.HTTPTask{URL: t.url.render(values), Method: t.method.render(values), Secret: t.secret.render(values)}
+	x := &haulier.HTTPTask{URL: t.url.render(values), Method: t.method.render(values), Secret: t.secret.render(values), Lines: t.lines, Batch: t.batch}
 	for _, h := range t.headers {
 		if x.Headers == nil {
 			x.Headers = map[string]string{}

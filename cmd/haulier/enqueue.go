@@ -48,6 +48,8 @@ type enqueueFlags struct {
 type httpFlags struct {
 	url, method, secret string
 	headers             []string
+	lines               bool
+	batch               int
 }
 
 func (f *httpFlags) register(fs *pflag.FlagSet) {
@@ -55,12 +57,14 @@ func (f *httpFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.method, "http-method", "", "`METHOD` of that call; POST unless said")
 	fs.StringArrayVar(&f.headers, "http-header", nil, "`NAME=VALUE` that goes with it; may be repeated")
 	fs.StringVar(&f.secret, "http-secret", "", "`NAME` of the secret that signs it; see haulier secrets")
+	fs.BoolVar(&f.lines, "http-lines", false, "call as the serverless queue does: the payload as a line, and J: lines of the answer as further output")
+	fs.IntVar(&f.batch, "http-batch", 0, "`N` jobs at most that share a call, a line each, and are answered by a line each")
 }
 
 func (f *httpFlags) task() (t haulier.Task, err error) {
 	if f.url == "" {
-		if f.method+f.secret != "" || len(f.headers) > 0 {
-			return t, usagef("--http-method, --http-header and --http-secret go with --http: give the URL")
+		if f.method+f.secret != "" || len(f.headers) > 0 || f.lines || f.batch != 0 {
+			return t, usagef("--http-… go with --http: give the URL")
 		}
 		return t, nil
 	}
@@ -68,7 +72,7 @@ func (f *httpFlags) task() (t haulier.Task, err error) {
 	if err != nil {
 		return t, usagef("--http-header: %q has an item that is not of the form NAME=VALUE", f.headers)
 	}
-	t.HTTP = &haulier.HTTPTask{URL: f.url, Method: f.method, Headers: headers, Secret: f.secret}
+	t.HTTP = &haulier.HTTPTask{URL: f.url, Method: f.method, Headers: headers, Secret: f.secret, Lines: f.lines, Batch: f.batch}
 	return t, nil
 }
 

@@ -163,6 +163,9 @@ func httpRefused(t *testing.T, h *Harness) {
 	for fieldName, s := range map[string]haulier.Spec{
 		"jobs[0].task.http.url":     {Task: haulier.Task{HTTP: &haulier.HTTPTask{URL: "example.com"}}},
 		"jobs[0].task.http.method":  {Task: haulier.Task{HTTP: &haulier.HTTPTask{URL: "http://a", Method: "post"}}},
+		"jobs[0].task.http.batch":   {Task: haulier.Task{HTTP: &haulier.HTTPTask{URL: "http://a", Batch: haulier.MaxHTTPBatch + 1}}},
+		"jobs[0].task.http.secret":  {Task: haulier.Task{HTTP: &haulier.HTTPTask{URL: "http://a", Batch: 2, Secret: "s"}}},
+		"jobs[0].payload":           {Task: haulier.Task{HTTP: &haulier.HTTPTask{URL: "http://a", Batch: 2}}, Payload: []byte("a\nb")},
 		"jobs[0].task.http.headers": {Task: haulier.Task{HTTP: &haulier.HTTPTask{URL: "http://a", Headers: map[string]string{"a": "b\r\nc: d"}}}},
 		"jobs[0].task":              {Task: haulier.Task{HTTP: &haulier.HTTPTask{URL: "http://a"}, None: &haulier.NoTask{}}},
 		"jobs[0].notify[0].url":     {Type: "work", Flow: &haulier.Flow{Notify: []haulier.Notify{{URL: "file:///etc/passwd"}}}},

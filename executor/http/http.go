@@ -4,6 +4,8 @@
 //	408, 425, 429       retry, after what Retry-After says
 //	5xx, no answer      error, after what Retry-After says
 //	all others          failed: asking again would not help
+//
+// Tasks with lines or a batch are called as the serverless queue does, where jobs may share a call and each has a line of the answer.
 package http
 
 import (
@@ -34,13 +36,15 @@ const excerpt = 300
 type Executor struct {
 	client *webhook.Client
 	calls  sync.WaitGroup
-	over   context.Context //nolint:containedctx // ends with the executor, which outlives the calls that begin attempts
+	mu     sync.Mutex
+	groups map[string]*group // by what their attempts have in common
+	over   context.Context   //nolint:containedctx // ends with the executor, which outlives the calls that begin attempts
 	stop   context.CancelFunc
 }
 
 // New returns an executor that calls by the client.
 func New(c *webhook.Client) *Executor {
-	x := &Executor{client: c}
+	x := &Executor{client: c, groups: map[string]*group{}}
 	x.over, x.stop = context.WithCancel(context.Background())
 	return x
 }
@@ -67,7 +71,7 @@ func (x *Executor) Prepare(_ context.Context, job *haulier.Job, payload []byte) 
 	if job.Task.HTTP == nil {
 		return nil, fmt.Errorf("task: %w: it is of kind %s", haulier.ErrInvalid, job.Task.Kind())
 	}
-	a := &attempt{x: x, ref: haulier.Ref{Job: job.ID, Attempt: job.Attempt}, task: *job.Task.HTTP, body: payload,
+	a := &attempt{x: x, ref: haulier.Ref{Job: job.ID, Attempt: job.Attempt}, tenant: job.Tenant, typ: job.Type, task: *job.Task.HTTP, body: payload,
 		timeout: time.Duration(job.Timeout), ended: make(chan struct{})}
 	if a.timeout <= 0 {
 		a.timeout = DefaultTimeout
@@ -80,6 +84,8 @@ func (x *Executor) Prepare(_ context.Context, job *haulier.Job, payload []byte) 
 type attempt struct {
 	x       *Executor
 	ref     haulier.Ref
+	tenant  string
+	typ     string
 	task    haulier.HTTPTask
 	body    []byte
 	timeout time.Duration
@@ -94,35 +100,89 @@ func (a *attempt) Ref() haulier.Ref { return a.ref }
 
 // Start implements executor.Attempt.
 func (a *attempt) Start(ctx context.Context, out executor.Sink) error {
+	perform := a.perform
+	if a.task.Batch > 0 {
+		perform = a.x.share(a)
+	}
 	a.x.calls.Go(func() {
 		defer close(a.ended)
 		begin := time.Now()
-		answer, err := a.call()
-		a.result = a.judge(answer, err)
-		line := fmt.Sprintf("%s: %s after %v\n", a.name(), said(answer, err), time.Since(begin).Round(time.Millisecond))
-		_ = out.Log(ctx, 0, joblog.Append(nil, joblog.Stdout, time.Now(), []byte(line))) // only ctx ends it
+		how := perform()
+		log := &logged{ctx: ctx, out: out}
+		if how.line != nil {
+			a.result = how.line.judge()
+			log.lines(how.line.comments)
+			log.lines([]string{fmt.Sprintf("%s: %s, and %s after %v", a.name(), told(how.answer, nil), ofLine(how.line), took(begin))})
+			return
+		}
+		a.result = a.judge(how.answer, how.err)
+		if how.answer != nil && (a.task.Lines || a.task.Batch > 0) {
+			log.lines(jobLines(how.answer.Body))
+		}
+		log.lines([]string{fmt.Sprintf("%s: %s after %v", a.name(), told(how.answer, how.err), took(begin))})
 	})
 	return nil
 }
 
-func (a *attempt) call() (*webhook.Answer, error) {
-	if a.task.Secret != "" && a.task.Headers[webhook.HeaderSignature] == "" { // the server puts it there
-		return nil, fmt.Errorf("%w: there is no secret %s to sign it with: `haulier secrets set` makes one", haulier.ErrInvalid, a.task.Secret)
+func took(begin time.Time) time.Duration { return time.Since(begin).Round(time.Millisecond) }
+
+func ofLine(l *line) string {
+	if l.why != "" {
+		return l.why
 	}
-	header := make(map[string]string, len(a.task.Headers)+2)
-	header[nethttp.CanonicalHeaderKey(webhook.HeaderID)] = a.ref.Job.String()
-	if len(a.body) > 0 {
+	return fmt.Sprintf("%d in its line", l.code)
+}
+
+// logged writes lines to the output.
+type logged struct {
+	ctx context.Context //nolint:containedctx // of the start of the attempt, whose output it is
+	out executor.Sink
+	at  int64
+}
+
+func (l *logged) lines(lines []string) {
+	if len(lines) == 0 {
+		return
+	}
+	frames := joblog.Append(nil, joblog.Stdout, time.Now(), []byte(strings.Join(lines, "\n")+"\n"))
+	for len(frames) > 0 {
+		_, n, err := joblog.Next(frames)
+		if err != nil || l.out.Log(l.ctx, l.at, frames[:n]) != nil { // only ctx ends it
+			return
+		}
+		l.at += int64(n)
+		frames = frames[n:]
+	}
+}
+
+// perform makes the call.
+func (a *attempt) perform() said {
+	if a.task.Secret != "" && a.task.Headers[webhook.HeaderSignature] == "" { // the server puts it there
+		return said{err: fmt.Errorf("%w: there is no secret %s to sign it with: `haulier secrets set` makes one", haulier.ErrInvalid, a.task.Secret)}
+	}
+	header := map[string]string{nethttp.CanonicalHeaderKey(webhook.HeaderID): a.ref.Job.String()}
+	body, most := a.task.Body(a.body), haulier.MaxResult
+	if len(body) > 0 {
 		header["Content-Type"] = "application/octet-stream"
-		if json.Valid(a.body) {
+		if json.Valid(body) {
 			header["Content-Type"] = "application/json"
 		}
 	}
-	for k, v := range a.task.Headers {
-		header[nethttp.CanonicalHeaderKey(k)] = v
+	if a.task.Lines {
+		most = mostAnswer
 	}
 	ctx, cancel := context.WithTimeoutCause(a.ctx, a.timeout, fmt.Errorf("timed out after %v", a.timeout))
 	defer cancel()
-	return a.x.client.Do(ctx, &webhook.Request{Method: a.task.Method, URL: a.task.URL, Header: header, Body: a.body, Most: haulier.MaxResult})
+	answer, err := a.x.client.Do(ctx, &webhook.Request{Method: a.task.Method, URL: a.task.URL, Header: a.header(header), Body: body, Most: most})
+	return said{answer: answer, err: err}
+}
+
+// header are the task's headers over the usual ones.
+func (a *attempt) header(usual map[string]string) map[string]string {
+	for k, v := range a.task.Headers {
+		usual[nethttp.CanonicalHeaderKey(k)] = v
+	}
+	return usual
 }
 
 // judge says what an answer means for the job.
@@ -134,7 +194,7 @@ func (a *attempt) judge(answer *webhook.Answer, err error) executor.Result {
 		}
 		return r
 	}
-	r := executor.Result{Outcome: haulier.OutcomeFailed, Code: answer.Status, Result: answer.Body}
+	r := executor.Result{Outcome: haulier.OutcomeFailed, Code: answer.Status, Result: answer.Body[:min(len(answer.Body), haulier.MaxResult)]}
 	switch s := answer.Status; {
 	case s/100 == 2:
 		r.Outcome = haulier.OutcomeOK
@@ -144,14 +204,14 @@ func (a *attempt) judge(answer *webhook.Answer, err error) executor.Result {
 	case s/100 == 5:
 		r.Outcome, r.Delay = haulier.OutcomeError, answer.Wait
 	}
-	r.Error = "answered " + said(answer, nil)
+	r.Error = "answered " + told(answer, nil)
 	if text := strings.TrimSpace(string(answer.Body[:min(len(answer.Body), excerpt)])); text != "" && utf8.ValidString(text) {
 		r.Error += ": " + text
 	}
 	return r
 }
 
-func said(a *webhook.Answer, err error) string {
+func told(a *webhook.Answer, err error) string {
 	if err != nil {
 		return err.Error()
 	}

@@ -41,7 +41,7 @@ func main() {
 	case "open":
 		var kept []*os.File
 		for range 100_000 {
-			f, err := os.Create("f"+strconv.Itoa(len(kept)%10))
+			f, err := os.Create("f" + strconv.Itoa(len(kept)%10))
 			if err != nil {
 				say(strconv.FormatBool(len(kept) < 1000))
 				return
