@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -192,8 +192,10 @@ func (a *attempt) config(ctx context.Context, in io.Reader, log *logWriter) waze
 	for _, k := range slices.Sorted(maps.Keys(a.task.Env)) {
 		c = c.WithEnv(k, a.task.Env[k])
 	}
-	c = c.WithEnv("HAULIER_JOB_ID", a.job.ID.String()).WithEnv("HAULIER_ATTEMPT", strconv.Itoa(a.job.Attempt)).
-		WithEnv("HAULIER_TYPE", a.job.Type).WithEnv("HAULIER_QUEUE", a.job.Queue).WithEnv("HAULIER_TENANT", a.job.Tenant)
+	for _, v := range executor.Variables(a.job) {
+		name, value, _ := strings.Cut(v, "=")
+		c = c.WithEnv(name, value)
+	}
 	if a.task.Clock {
 		c = c.WithSysWalltime().WithSysNanotime().WithNanosleep(func(ns int64) { pause(ctx, time.Duration(ns)) })
 	}
