@@ -22,7 +22,7 @@ func checkFiles(s *haulier.Spec) error {
 		s.Files = nil
 		return nil
 	}
-	if k := s.Task.Kind(); k != haulier.KindExec && k != haulier.KindWasi {
+	if k := s.Task.Kind(); k != haulier.KindExec && k != haulier.KindContainer && k != haulier.KindWasi {
 		return field("inputs", fmt.Sprintf("and outputs are for tasks with a working folder: a task of the kind %s has none", k))
 	}
 	if x := s.Task.Exec; x != nil && x.Dir != "" {

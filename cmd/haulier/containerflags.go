@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -72,4 +73,33 @@ func (f *containerFlags) task(run containerRun) (*haulier.ContainerTask, error) 
 		return nil, fmt.Errorf("container: %w", err)
 	}
 	return &haulier.ContainerTask{Config: b, Pull: haulier.Pull(f.pull), Auth: f.login, Grace: haulier.Duration(run.grace)}, nil
+}
+
+// containerLine is a container in short: its image and command.
+func containerLine(t *haulier.ContainerTask) string {
+	var config struct {
+		Image string
+		Cmd   []string
+	}
+	_ = json.Unmarshal(t.Config, &config) // the server has checked it, but for Cmd
+	return strings.TrimSpace(config.Image + " " + commandLine(config.Cmd))
+}
+
+// accountLine is what an attempt used, as far as that is known.
+func accountLine(a *haulier.Account) string {
+	var parts []string
+	add := func(text string, n int64) {
+		if n > 0 {
+			parts = append(parts, size(n)+" "+text)
+		}
+	}
+	if a.CPU > 0 {
+		parts = append(parts, fmt.Sprintf("%v of processors", time.Duration(a.CPU).Round(time.Millisecond)))
+	}
+	add("of memory", a.MaxMemory)
+	add("read", a.Read)
+	add("written", a.Written)
+	add("received", a.Received)
+	add("sent", a.Sent)
+	return strings.Join(parts, ", ")
 }

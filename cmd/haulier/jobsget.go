@@ -134,6 +134,12 @@ func (p *program) printTask(j *haulier.Job, field func(string, any)) {
 			field("variable", k+"="+t.Env[k])
 		}
 	}
+	if t := j.Task.Container; t != nil {
+		field("container", containerLine(t))
+	}
+	if a := j.Account; a != nil {
+		field("used", accountLine(a))
+	}
 	if t := j.Task.Wasi; t != nil {
 		field("module", t.Module)
 		field("arguments", commandLine(t.Args))

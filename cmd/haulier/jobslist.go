@@ -114,6 +114,8 @@ func what(j *haulier.Job) string {
 		return j.Task.Exec.Argv[0]
 	case j.Task.Exec != nil:
 		return commandLine(j.Task.Exec.Argv)
+	case j.Task.Container != nil:
+		return containerLine(j.Task.Container)
 	case j.Task.Wasi != nil:
 		return commandLine(append([]string{j.Task.Wasi.Module[:min(len(j.Task.Wasi.Module), 12)] + "…"}, j.Task.Wasi.Args...))
 	case j.Blob != "":

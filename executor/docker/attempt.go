@@ -190,7 +190,7 @@ func (a *attempt) begin(ctx context.Context) *executor.Result {
 
 func (a *attempt) start(ctx context.Context) error {
 	if err := a.copyIn(ctx); err != nil {
-		return fmt.Errorf("inputs: %w", err)
+		return fmt.Errorf("inputs: %v", err) // what is not found here may be there the next time
 	}
 	var in *client.ContainerAttachResult
 	if len(a.payload) > 0 {
