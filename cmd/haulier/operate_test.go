@@ -36,7 +36,7 @@ func TestWorkers(t *testing.T) {
 	env := home(t)
 	b := start(t, env, nil, "worker", "--url", s.url, "--name", "w1", "--state", t.TempDir(), "--queues", "a=3,*", "--types", "x,y", "--label", "room=5", "--concurrency", "2")
 	b.await("session opened")
-	s.do("", "workers", "list").expect(t, 0, "w1", "0/2", "exec: x,y", "*,a=3")
+	s.do("", "workers", "list").expect(t, 0, "w1", "0/2", "exec,script", ": x,y", "*,a=3")
 	s.do("", "workers", "get", "w1").expect(t, 0, "queues    *,a=3", "room=5", "v0-test")
 	s.do("", "workers", "get", "w2").expect(t, 1, "no worker w2 is connected")
 	b.interrupt()
