@@ -46,6 +46,15 @@ type Flow struct {
 	Windows []string `json:"windows,omitempty"`
 	// Force starts the job in spite of all windows.
 	Force bool `json:"force,omitempty"`
+	// Memo lets an earlier job's result stand for this one's; nil: it runs.
+	Memo *Memo `json:"memo,omitempty"`
+}
+
+// Memo lets a job that may start at once end at its enqueue, without running, by the result of the newest job that succeeded with Memo set and is alike: of the same
+// tenant, type, task and payload. It is for jobs without files and needs. Results that are blobs do not count.
+type Memo struct {
+	MaxAge Duration `json:"max_age,omitzero"` // of that success; zero: as long as the job is kept
+	Fresh  bool     `json:"fresh,omitempty"`  // run all the same, and stand for later ones
 }
 
 // Notify is an address that is told of a job's end, by a POST with what became of it.
@@ -154,6 +163,7 @@ type Standing struct {
 	Since     time.Time `json:"since,omitzero"`       // when it began to wait for keys
 	Survivor  ID        `json:"survivor,omitzero"`    // newer job that replaced it
 	Cause     ID        `json:"cause,omitzero"`       // needed job whose end cancelled it
+	MemoOf    ID        `json:"memo_of,omitzero"`     // job whose result it took without running
 }
 
 // Gated reports whether the job must be looked at when it is claimed.
@@ -173,7 +183,7 @@ func (s *Status) standing() Standing {
 func (s *Status) stand(v Standing) {
 	s.Standing = &v
 	if v.NeedsLeft == 0 && v.Barred == 0 && !v.Needed && v.Gate == "" && v.CalledAt.IsZero() && v.Since.IsZero() &&
-		len(v.Held) == 0 && len(v.Waived) == 0 && v.Frozen == "" && !v.Forced && v.Survivor.IsNil() && v.Cause.IsNil() {
+		len(v.Held) == 0 && len(v.Waived) == 0 && v.Frozen == "" && !v.Forced && v.Survivor.IsNil() && v.Cause.IsNil() && v.MemoOf.IsNil() {
 		s.Standing = nil
 	}
 }

@@ -19,6 +19,8 @@ func (j *Job) admitsFlow(e Event) bool {
 		return j.State.Waits() || j.State == Cancelled
 	case EventCollapse, EventForce:
 		return j.State.Waits()
+	case EventRecall:
+		return j.State == Pending
 	case EventNeeded:
 		return true
 	case EventSkip:
@@ -94,6 +96,10 @@ func (j *Job) flows(s *Status, e Event, now time.Time) {
 	case EventSkip:
 		s.Outcome = OutcomeOK
 		s.end(j, Succeeded, now, "nothing to run", e.By)
+	case EventRecall:
+		v.MemoOf = e.Other
+		s.Outcome, s.Code, s.Result, s.Percent = OutcomeOK, e.Code, e.Result, 100
+		s.end(j, Succeeded, now, "memoised: the result is that of job "+e.Other.String(), e.By)
 	}
 	s.stand(v)
 }
@@ -152,7 +158,7 @@ func (s *Status) settleStanding(j *Job, e Event) {
 		s.RunAt = j.since()
 	}
 	if e.Kind == EventRetry {
-		v.Waived, v.Cause, v.Forced = nil, NilID, false
+		v.Waived, v.Cause, v.Forced, v.MemoOf = nil, NilID, false, NilID
 		if v.NeedsLeft > 0 {
 			s.State, s.RunAt, s.Reason = Blocked, time.Time{}, blockedByNeeds(v.NeedsLeft)
 			s.History[len(s.History)-1].State = Blocked

@@ -113,6 +113,7 @@ const (
 	EventAwait                         // blocked, cancelled, for jobs that it needs: it needs N more
 	EventExpire                        // pending: its deadline has passed before it could be tried; Error says what it lacked
 	EventSkip                          // pending: there is nothing to run; it has succeeded
+	EventRecall                        // pending: Other, which is alike, has succeeded with Code and Result; so has it
 )
 
 // Event is something that happened to a job; the kind says which fields count.

@@ -15,7 +15,7 @@ import (
 var DocKinds = []haulier.DocKind{
 	haulier.DocSession, haulier.DocQueue, haulier.DocToken, haulier.DocRequest, haulier.DocWork, haulier.DocLog, haulier.DocBlob, haulier.DocBlobRef,
 	haulier.DocCopy,
-	flow.DocLock, flow.DocWaiter, flow.DocNeed, flow.DocUnique, flow.DocCollapse, flow.DocLimit, flow.DocFrozen, flow.DocNewest, flow.DocBatch,
+	flow.DocLock, flow.DocWaiter, flow.DocNeed, flow.DocUnique, flow.DocCollapse, flow.DocLimit, flow.DocFrozen, flow.DocNewest, flow.DocBatch, flow.DocMemo,
 	DocDuty, DocWindow, DocSecret, DocSchedule, DocWorkflow, DocWorkflowText, DocRun, DocRunJobs, DocInputs, DocOutcomes, DocChain,
 	DocFileset, DocFilesetHead, DocHook, DocHandler, DocHandlerText,
 }

@@ -20,7 +20,7 @@ func checkFlow(s *haulier.Spec) error {
 		return nil
 	}
 	if !none && w.Ref == "" && len(w.Needs)+len(w.Holds)+len(w.YieldsTo)+len(w.Limits) == 0 &&
-		w.Unique == nil && w.Collapse == "" && w.Then == "" && w.Signal == "" && len(w.Windows)+len(w.Notify) == 0 && !w.Force && !w.Chain && w.Batch.IsNil() {
+		w.Unique == nil && w.Collapse == "" && w.Then == "" && w.Signal == "" && len(w.Windows)+len(w.Notify) == 0 && !w.Force && !w.Chain && w.Memo == nil && w.Batch.IsNil() {
 		s.Flow = nil
 		return nil
 	}
@@ -34,6 +34,7 @@ func checkFlow(s *haulier.Spec) error {
 		func() error { return checkKeys("limits", w.Limits) },
 		func() error { return checkKeys("windows", w.Windows) },
 		func() error { return checkUnique(w.Unique) },
+		func() error { return checkMemo(s) },
 		func() error {
 			if !w.Batch.IsNil() && s.Group == "" {
 				s.Group = w.Batch.String()
@@ -162,6 +163,19 @@ func checkURL(name, u string) error {
 	}
 	if err := webhook.CheckURL(u); err != nil {
 		return field(name, err.Error())
+	}
+	return nil
+}
+
+// checkMemo refuses what an earlier result can't stand for.
+func checkMemo(s *haulier.Spec) error {
+	switch {
+	case s.Memo == nil:
+		return nil
+	case s.Memo.MaxAge < 0 || time.Duration(s.Memo.MaxAge) > maxTimeSpan:
+		return field("memo.max_age", "must not be negative, nor more than ten years; leave it out for any")
+	case s.Files != nil && (len(s.Inputs) > 0 || s.Outputs != nil) || len(s.Needs) > 0 || s.Chain || s.Task.None != nil:
+		return field("memo", "is for jobs that run, without inputs, outputs, needs and chain: leave it out")
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ const (
 	flowChain
 	flowBatch
 	flowNotify
+	flowMemo
 )
 
 func appendFlow(b []byte, w *haulier.Flow) []byte {
@@ -61,6 +62,11 @@ func appendFlow(b []byte, w *haulier.Flow) []byte {
 		b, m = open(b, flowNotify)
 		b = putText(putText(putText(b, 1, n.URL), 2, n.On), 3, n.Secret)
 		b = shut(b, m)
+	}
+	if w.Memo != nil {
+		var m int
+		b, m = open(b, flowMemo)
+		b = shut(putBool(putInt(b, 1, w.Memo.MaxAge), 2, w.Memo.Fresh), m)
 	}
 	return shut(b, mark)
 }
@@ -116,10 +122,27 @@ func (f *fields) flow() *haulier.Flow {
 			w.Batch = e.id()
 		case flowNotify:
 			w.Notify = more(&e, w.Notify, e.notify(), maxItems)
+		case flowMemo:
+			w.Memo = e.memo()
 		}
 	}
 	f.take(e.bad)
 	return w
+}
+
+func (f *fields) memo() *haulier.Memo {
+	m := new(haulier.Memo)
+	e := fields{rest: f.bytes()}
+	for e.next() {
+		switch e.num {
+		case 1:
+			m.MaxAge = e.duration()
+		case 2:
+			m.Fresh = e.bool()
+		}
+	}
+	f.take(e.bad)
+	return m
 }
 
 func (f *fields) notify() (n haulier.Notify) {
@@ -205,6 +228,7 @@ const (
 	standSince
 	standFrozen
 	standForced
+	standMemoOf
 )
 
 func appendStanding(b []byte, s *haulier.Standing) []byte {
@@ -225,6 +249,7 @@ func appendStanding(b []byte, s *haulier.Standing) []byte {
 	b = putTime(b, standSince, s.Since)
 	b = putText(b, standFrozen, s.Frozen)
 	b = putBool(b, standForced, s.Forced)
+	b = putID(b, standMemoOf, s.MemoOf)
 	return shut(b, mark)
 }
 
@@ -245,6 +270,8 @@ func (f *fields) standing() *haulier.Standing {
 			s.Held = more(&e, s.Held, e.name(), maxItems)
 		case standWaived:
 			s.Waived = more(&e, s.Waived, e.name(), maxItems)
+		case standMemoOf:
+			s.MemoOf = e.id()
 		case standSurvivor:
 			s.Survivor = e.id()
 		case standCause:

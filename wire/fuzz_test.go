@@ -22,7 +22,7 @@ func sampleSpec() haulier.Spec {
 		Flow: &haulier.Flow{
 			Ref: "r", Needs: []haulier.Need{{Job: haulier.NewID(now), On: haulier.OnFailed}, {Ref: "q"}}, Holds: []string{"k"},
 			YieldsTo: []haulier.Yield{{Key: "k", Below: 2, For: 3}}, Unique: &haulier.Unique{Key: "u", Fields: []string{"a"}, Scope: haulier.UniquePeriod, For: 5},
-			Collapse: "c", Limits: []string{"l"}, Then: "next", Signal: "s", Windows: []string{"w"}, Force: true, Chain: true, Batch: haulier.ID{9},
+			Collapse: "c", Limits: []string{"l"}, Then: "next", Signal: "s", Windows: []string{"w"}, Force: true, Chain: true, Memo: &haulier.Memo{MaxAge: 3, Fresh: true}, Batch: haulier.ID{9},
 		},
 	}
 }

@@ -39,6 +39,17 @@ func TestFlow(t *testing.T) {
 		build := id("run", "--detach", "--", "sh", "-c", "echo '{\"tag\":7}'")
 		do(t, env, nil, "run", "--needs", build, "--", "echo", "tested").expect(t, 0, "tested")
 	})
+	t.Run("a result that is there already is taken", func(t *testing.T) {
+		count := filepath.Join(t.TempDir(), "count")
+		sum := []string{"run", "--memo", "24h", "--", "sh", "-c", "echo ran >>" + count + "; echo computed"}
+		do(t, env, nil, sum...).expect(t, 0, "computed")
+		again := id(append([]string{"run", "--detach"}, sum[1:]...)...)
+		do(t, env, nil, "jobs", "get", again).expect(t, 0, "succeeded", "memoised: the result is that of job", "computed")
+		do(t, env, nil, append([]string{"run", "--no-memo"}, sum[1:]...)...).expect(t, 0, "computed")
+		if got, err := os.ReadFile(count); err != nil || string(got) != "ran\nran\n" {
+			t.Errorf("it ran %q, %v", got, err)
+		}
+	})
 	t.Run("and has its result in its environment", func(t *testing.T) {
 		body := `{"jobs":[{"ref":"build","task":{"exec":{"argv":["echo","{\"tag\":7}"]}}},
 			{"group":"tests","task":{"exec":{"argv":["printenv","HAULIER_NEED_BUILD"]}},"needs":[{"ref":"build"}]}]}`

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -17,6 +18,8 @@ type flowFlags struct {
 	NotifySecret                              string
 	Force, Chain                              bool
 	Batch                                     string
+	Memo                                      time.Duration
+	NoMemo                                    bool
 	Unique, Duplicate, Collapse, Then, Signal string
 }
 
@@ -32,6 +35,8 @@ func (f *flowFlags) register(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&f.Windows, "window", nil, "`NAMES` of windows that the job keeps to; see haulier windows")
 	fs.BoolVar(&f.Force, "force", false, "start in spite of windows")
 	fs.BoolVar(&f.Chain, "chain", false, "make a job of each line of its output that begins with \"J: \" and goes on with TYPE|PAYLOAD")
+	fs.DurationVar(&f.Memo, "memo", 0, "`TIME`: take the result of a job with the same type, command and payload that succeeded with --memo no longer ago, and do not run")
+	fs.BoolVar(&f.NoMemo, "no-memo", false, "run in spite of --memo, and let later jobs take the result")
 	fs.StringVar(&f.Batch, "batch", "", "`ID` of the batch that the job is one of; see haulier batches")
 	fs.StringVar(&f.Then, "then", "", "`TYPE` of the job that follows, with the result as its payload, when this one succeeds")
 	fs.StringArrayVar(&f.Notify, "notify", nil, "`URL` that is told when the job has ended; succeeded=URL and failed=URL of that end only; may be repeated")
@@ -74,6 +79,12 @@ func (f *flowFlags) flow() (*haulier.Flow, error) {
 	}
 	if f.NotifySecret != "" && len(f.Notify) == 0 {
 		return nil, usagef("--notify-secret goes with --notify: give the URL")
+	}
+	switch {
+	case f.Memo < 0:
+		return nil, usagef("--memo is negative: give the greatest age of the result, such as 24h")
+	case f.Memo > 0 || f.NoMemo:
+		w.Memo = &haulier.Memo{MaxAge: haulier.Duration(f.Memo), Fresh: f.NoMemo}
 	}
 	for _, key := range f.Alone {
 		w.YieldsTo = append(w.YieldsTo, haulier.Yield{Key: key})

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,48 @@ import (
 )
 
 var flowing = []behaviour{
+	{"a job that asks for it takes the result of one that is alike, without running", func(t *testing.T, h *Harness) {
+		like := func(change func(*haulier.Spec)) haulier.ID {
+			return h.add(func(s *haulier.Spec) {
+				s.Payload, s.Flow = []byte(`{"n":1}`), &haulier.Flow{Memo: &haulier.Memo{MaxAge: haulier.Duration(time.Hour)}}
+				if change != nil {
+					change(s)
+				}
+			})
+		}
+		s := h.open(func(s *haulier.Session) { s.Tenants, s.Lease = []string{"*"}, haulier.Duration(haulier.MaxLease) })
+		first := like(nil)
+		j := h.claimOne(s)
+		like(nil) // none has succeeded yet
+		if errs := h.report(s, haulier.Report{Ref: ref(j), Kind: haulier.ReportFinish, Outcome: haulier.OutcomeOK, Result: []byte(`{"sum":7}`)}); errs[0] != nil {
+			t.Fatal(errs[0])
+		}
+		h.finish(s, h.claimOne(s), haulier.OutcomeFailed)
+		h.restart()
+		second := like(func(s *haulier.Spec) { s.Flow.Notify = []haulier.Notify{{URL: "http://x.example"}} })
+		got := h.want(second, haulier.Succeeded)
+		if string(got.Result) != `{"sum":7}` || got.MemoOf != first || got.Attempt != 0 || !strings.Contains(got.Reason, first.String()) {
+			t.Errorf("%+v %+v", got.Status, got.Standing)
+		}
+		for name, change := range map[string]func(*haulier.Spec){
+			"payload": func(s *haulier.Spec) { s.Payload = []byte(`{"n":2}`) },
+			"type":    func(s *haulier.Spec) { s.Type = "other" },
+			"tenant":  func(s *haulier.Spec) { s.Tenant = "foreign" },
+			"task":    func(s *haulier.Spec) { s.Task.Exec = &haulier.ExecTask{Argv: []string{"true"}} },
+			"fresh":   func(s *haulier.Spec) { s.Memo.Fresh = true },
+			"later":   func(s *haulier.Spec) { s.RunAt = time.Now().Add(time.Minute) },
+			"unasked": func(s *haulier.Spec) { s.Flow = nil },
+		} {
+			if j := h.get(like(change)); j.State.Terminal() {
+				t.Errorf("another %s: %v", name, j.State)
+			}
+		}
+		h.pass(time.Hour + time.Second)
+		h.want(like(nil), haulier.Pending) // too old
+		h.pass(8 * 24 * time.Hour)         // the first is purged
+		anyAge := like(func(s *haulier.Spec) { s.Memo.MaxAge = 0 })
+		h.want(anyAge, haulier.Pending)
+	}},
 	{"a job starts when all that it needs has succeeded", needsAll},
 	{"a failed job cancels what needs it, and brings it back when it runs again", needsBarred},
 	{"a condition on failure or any end is met by it", needsConditions},

@@ -148,7 +148,9 @@ func (t *Tx) addOne(ctx context.Context, j haulier.Job) (id haulier.ID, added bo
 	}
 	in := t.insert(j)
 	if len(j.Needs) == 0 {
-		err = t.skip(ctx, in)
+		if err = t.skip(ctx, in); err == nil {
+			err = t.recall(ctx, in)
+		}
 	}
 	return j.ID, true, err
 }

@@ -100,7 +100,7 @@ func (c *Check) Run(ctx context.Context) error {
 		}
 	}
 	for kind, look := range map[haulier.DocKind]func(context.Context, []haulier.Doc) error{
-		DocNeed: c.need, DocUnique: c.kept, DocNewest: c.kept, DocCollapse: c.collapse, DocFrozen: c.frozen,
+		DocNeed: c.need, DocUnique: c.kept, DocMemo: c.kept, DocNewest: c.kept, DocCollapse: c.collapse, DocFrozen: c.frozen,
 	} {
 		if err := c.each(ctx, kind, look); err != nil {
 			return err

@@ -65,6 +65,9 @@ func (t *Tx) follows(ctx context.Context, j *haulier.Job, before *haulier.Status
 	case j.Flow == nil:
 		return nil
 	case ended && j.State == haulier.Succeeded:
+		if err := t.memorize(ctx, j); err != nil {
+			return err
+		}
 		if j.Flow.Then != "" {
 			t.then(j)
 		}

@@ -29,6 +29,15 @@ func Forget(ctx context.Context, store haulier.Store, j *haulier.Job, b *haulier
 			return nil, err
 		}
 	}
+	if j.Flow != nil && j.Memo != nil {
+		key, err := memoKey(&j.Spec)
+		if err == nil {
+			err = t.forget(ctx, DocMemo, key, j.ID)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 	if j.Flow != nil && j.Collapse != "" {
 		if err := t.forgetNewest(ctx, j); err != nil {
 			return nil, err

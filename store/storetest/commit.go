@@ -57,7 +57,7 @@ func fullJob(f *fixture) haulier.Job {
 				Ref: "r", Needs: []haulier.Need{{Job: haulier.NewID(f.now), Ref: "a", On: haulier.OnFinished}}, Holds: []string{"h"},
 				YieldsTo: []haulier.Yield{{Key: "y", Below: 3, For: haulier.Duration(time.Minute)}},
 				Unique:   &haulier.Unique{Key: "u", Fields: []string{"f"}, Scope: haulier.UniquePeriod, For: 7, Duplicate: haulier.DuplicateReject},
-				Collapse: "c", Limits: []string{"l"}, Then: "t", Signal: "s", Windows: []string{"w"}, Force: true, Chain: true, Batch: haulier.ID{9}, Notify: []haulier.Notify{{URL: "http://n", On: haulier.OnFailed, Secret: "k"}},
+				Collapse: "c", Limits: []string{"l"}, Then: "t", Signal: "s", Windows: []string{"w"}, Force: true, Chain: true, Memo: &haulier.Memo{MaxAge: 9, Fresh: true}, Batch: haulier.ID{9}, Notify: []haulier.Notify{{URL: "http://n", On: haulier.OnFailed, Secret: "k"}},
 			},
 		},
 		Status: haulier.Status{
@@ -70,7 +70,7 @@ func fullJob(f *fixture) haulier.Job {
 			HistoryCut: 5,
 			Standing: &haulier.Standing{
 				NeedsLeft: 2, Barred: 1, Needed: true, Gate: "g", CalledAt: f.at(time.Second), Since: f.at(2 * time.Second), Frozen: "w", Forced: true, Held: []string{"h"}, Waived: []string{"w"},
-				Survivor: haulier.NewID(f.now), Cause: haulier.NewID(f.now),
+				MemoOf: haulier.NewID(f.now), Survivor: haulier.NewID(f.now), Cause: haulier.NewID(f.now),
 			},
 		},
 	}
