@@ -195,10 +195,10 @@ func (w *watch) hear(line string) (lease time.Duration, told bool) {
 	return 0, false
 }
 
-// followed reports whether another worker, with a watch of its own, has come.
+// followed reports whether another worker, with a watch of its own, has come, or somebody has removed the state folder.
 func (w *watch) followed() bool {
 	b, err := os.ReadFile(filepath.Join(w.dir, turnFile))
-	return err == nil && string(b) != w.turn
+	return err == nil && string(b) != w.turn || errors.Is(err, os.ErrNotExist)
 }
 
 func (w *watch) idle(ctx context.Context) bool {
