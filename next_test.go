@@ -111,23 +111,24 @@ func TestEveryEventInEveryState(t *testing.T) {
 		haulier.EventRetry: {map[haulier.State]haulier.State{
 			haulier.Scheduled: haulier.Pending, haulier.Succeeded: haulier.Pending, haulier.Failed: haulier.Pending, haulier.Cancelled: haulier.Pending,
 		}, haulier.ErrConflict},
-		haulier.EventAdmit:    {map[haulier.State]haulier.State{haulier.Claimed: haulier.Claimed, haulier.Running: haulier.Running}, haulier.ErrConflict},
-		haulier.EventPark:     {map[haulier.State]haulier.State{haulier.Claimed: haulier.Blocked}, haulier.ErrConflict},
-		haulier.EventDefer:    {map[haulier.State]haulier.State{haulier.Claimed: haulier.Scheduled}, haulier.ErrConflict},
-		haulier.EventCall:     {map[haulier.State]haulier.State{haulier.Blocked: haulier.Pending, haulier.Scheduled: haulier.Pending}, haulier.ErrConflict},
-		haulier.EventStandBy:  {map[haulier.State]haulier.State{haulier.Blocked: haulier.Scheduled}, haulier.ErrConflict},
-		haulier.EventServed:   {map[haulier.State]haulier.State{haulier.Blocked: haulier.Blocked, haulier.Cancelled: haulier.Cancelled}, haulier.ErrConflict},
-		haulier.EventBarred:   {and(waiting(haulier.Cancelled), haulier.Cancelled), haulier.ErrConflict},
-		haulier.EventUnbarred: {map[haulier.State]haulier.State{haulier.Cancelled: haulier.Cancelled}, haulier.ErrConflict},
-		haulier.EventRevive:   {map[haulier.State]haulier.State{haulier.Cancelled: haulier.Blocked}, haulier.ErrConflict},
-		haulier.EventNeeded:   {same(), haulier.ErrConflict},
-		haulier.EventCollapse: {waiting(haulier.Collapsed), haulier.ErrConflict},
-		haulier.EventAwait:    {map[haulier.State]haulier.State{haulier.Cancelled: haulier.Cancelled}, haulier.ErrConflict}, // and blocked, without a gate
-		haulier.EventForce:    {map[haulier.State]haulier.State{haulier.Blocked: haulier.Blocked, haulier.Scheduled: haulier.Scheduled, haulier.Pending: haulier.Pending}, haulier.ErrConflict},
-		haulier.EventExpire:   {map[haulier.State]haulier.State{haulier.Pending: haulier.Failed}, haulier.ErrConflict},
-		haulier.EventSkip:     {nil, haulier.ErrConflict}, // a job with something to run
-		haulier.EventSkip + 1: {nil, haulier.ErrConflict},
-		0:                     {nil, haulier.ErrConflict},
+		haulier.EventAdmit:      {map[haulier.State]haulier.State{haulier.Claimed: haulier.Claimed, haulier.Running: haulier.Running}, haulier.ErrConflict},
+		haulier.EventPark:       {map[haulier.State]haulier.State{haulier.Claimed: haulier.Blocked}, haulier.ErrConflict},
+		haulier.EventDefer:      {map[haulier.State]haulier.State{haulier.Claimed: haulier.Scheduled}, haulier.ErrConflict},
+		haulier.EventCall:       {map[haulier.State]haulier.State{haulier.Blocked: haulier.Pending, haulier.Scheduled: haulier.Pending}, haulier.ErrConflict},
+		haulier.EventStandBy:    {map[haulier.State]haulier.State{haulier.Blocked: haulier.Scheduled}, haulier.ErrConflict},
+		haulier.EventServed:     {map[haulier.State]haulier.State{haulier.Blocked: haulier.Blocked, haulier.Cancelled: haulier.Cancelled}, haulier.ErrConflict},
+		haulier.EventBarred:     {and(waiting(haulier.Cancelled), haulier.Cancelled), haulier.ErrConflict},
+		haulier.EventUnbarred:   {map[haulier.State]haulier.State{haulier.Cancelled: haulier.Cancelled}, haulier.ErrConflict},
+		haulier.EventRevive:     {map[haulier.State]haulier.State{haulier.Cancelled: haulier.Blocked}, haulier.ErrConflict},
+		haulier.EventNeeded:     {same(), haulier.ErrConflict},
+		haulier.EventCollapse:   {waiting(haulier.Collapsed), haulier.ErrConflict},
+		haulier.EventAwait:      {map[haulier.State]haulier.State{haulier.Cancelled: haulier.Cancelled}, haulier.ErrConflict}, // and blocked, without a gate
+		haulier.EventForce:      {map[haulier.State]haulier.State{haulier.Blocked: haulier.Blocked, haulier.Scheduled: haulier.Scheduled, haulier.Pending: haulier.Pending}, haulier.ErrConflict},
+		haulier.EventExpire:     {map[haulier.State]haulier.State{haulier.Pending: haulier.Failed}, haulier.ErrConflict},
+		haulier.EventSkip:       {nil, haulier.ErrConflict}, // a job with something to run
+		haulier.EventRecall:     {map[haulier.State]haulier.State{haulier.Pending: haulier.Succeeded}, haulier.ErrConflict},
+		haulier.EventRecall + 1: {nil, haulier.ErrConflict},
+		0:                       {nil, haulier.ErrConflict},
 	}
 	for kind, row := range table {
 		for _, from := range haulier.States {

@@ -408,6 +408,7 @@ var eventNames = [...]string{
 	EventRelease: "release", EventLost: "lost", EventDue: "due", EventCancel: "cancel", EventRetry: "retry",
 	EventAdmit: "admit", EventPark: "park", EventDefer: "defer", EventCall: "call", EventStandBy: "stand by", EventServed: "served",
 	EventBarred: "barred", EventUnbarred: "unbarred", EventRevive: "revive", EventNeeded: "needed", EventCollapse: "collapse", EventForce: "force", EventAwait: "await", EventSkip: "skip", EventAbort: "abort", EventExpire: "expire",
+	EventRecall: "recall",
 }
 
 // String returns the kind's name.
