@@ -357,8 +357,8 @@ func (s *Store) enterIndex(j *haulier.Job, l *lane, before *haulier.Job, g *grou
 	keep := changed
 	switch {
 	case j.State == haulier.Pending:
-		covered := s.enterBand(l, j, changed)
-		keep = keep || covered
+		near := s.enterBand(l, j, changed)
+		keep = keep || near
 	case j.State == haulier.Scheduled:
 		s.lowered(&s.timers, mark{micros(j.Status.RunAt), j.ID}, g)
 	case j.State.Owned():

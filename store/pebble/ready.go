@@ -18,14 +18,15 @@ func (s *Store) band(l *lane, rank byte) *band {
 	return b
 }
 
-// enterBand adds a pending job and reports whether the window has it.
-func (s *Store) enterBand(l *lane, j *haulier.Job, stored bool) (covered bool) {
+// enterBand adds a pending job and reports whether the window has it, or may have it before
+// it is visible on disk, since a scan that ends meanwhile takes in what was noted.
+func (s *Store) enterBand(l *lane, j *haulier.Job, stored bool) (near bool) {
 	b := s.band(l, rank(j.Priority))
 	b.n++
 	b.changed = true
 	h := head{mark{micros(j.Status.RunAt), j.ID}, stored}
 	s.heads += b.add(h)
-	return b.covers(h.mark)
+	return b.covers(h.mark) || b.filling != nil
 }
 
 // leaveBand takes a pending job out, also from under a claim that has reserved it.
