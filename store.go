@@ -100,6 +100,8 @@ type Batch struct {
 	CheckIDs bool
 	// Sync: the batch must survive power loss before Commit returns.
 	Sync bool
+	// Tell: those who watch are told of a JobChange without Spec, for they keep in mind what Docs change.
+	Tell bool
 }
 
 // JobUpdate replaces a job's status. Spec is the job's own, unchanged; Expect is the Rev before.
@@ -210,9 +212,9 @@ type Count struct {
 	N     int64 `json:"n"`
 }
 
-// JobChange tells of a job that a commit inserted, changed or removed.
+// JobChange tells of a job that a commit inserted, changed or removed, or of a batch with Tell.
 type JobChange struct {
-	Spec   *Spec
+	Spec   *Spec  // nil: a batch with Tell was committed; the rest is zero
 	Before State  // zero: it is new
 	Status Status // State zero: it was removed
 }

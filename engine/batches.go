@@ -36,7 +36,7 @@ func (e *Engine) CreateBatch(ctx context.Context, r haulier.BatchRequest) (hauli
 		return haulier.BatchStatus{}, field("jobs", "is empty: name at least one job, or leave the batch open")
 	}
 	var out haulier.BatchStatus
-	err := e.transact(ctx, true, func(t *flow.Tx) error {
+	err := e.transact(ctx, false, func(t *flow.Tx) error {
 		var err error
 		out, err = e.addBatch(ctx, t, tenant, &r)
 		return err

@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -69,6 +70,7 @@ type Engine struct {
 	windows   windows
 	outcomes  outcomes
 	duty      duty
+	told      chan struct{} // settings have changed
 	stop      context.CancelFunc
 }
 
@@ -96,7 +98,7 @@ func New(cfg Config) (*Engine, error) {
 	e := &Engine{
 		delivered: deliveries{seen: make(chan struct{})},
 		store:     cfg.Store, blobs: cfg.Blobs, log: cfg.Log,
-		poke: make(chan struct{}, 1), left: newBacklog(), effects: newBacklog(), agenda: newAgenda(), stop: stop,
+		poke: make(chan struct{}, 1), told: make(chan struct{}, 1), left: newBacklog(), effects: newBacklog(), agenda: newAgenda(), stop: stop,
 		usage: usage{quota: cfg.BlobQuota},
 		duty:  duty{shared: cfg.Store.Opened().Shared, gained: make(chan struct{}, 1)},
 		hub:   newHub(), hooks: hooks{own: cfg.Hooks, most: cfg.HookTimeout, client: cfg.Webhooks},
@@ -182,6 +184,10 @@ func (e *Engine) Close() {
 
 // watched keeps the view. The store calls it for each commit and claim; it must not block.
 func (e *Engine) watched(changes []haulier.JobChange) {
+	if others := func(c haulier.JobChange) bool { return c.Spec == nil }; slices.ContainsFunc(changes, others) {
+		e.noteSettings()
+		changes = slices.DeleteFunc(slices.Clone(changes), others)
+	}
 	e.sessions.changed(changes)
 	e.sched.changed(changes)
 	e.alarm.changed(changes, e.poke)

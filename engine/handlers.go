@@ -212,7 +212,7 @@ func (e *Engine) putHandler(ctx context.Context, h haulier.Handler, rev uint64) 
 	if old := h.Version - haulier.MaxHandlerVersions; old > 0 {
 		docs = append(docs, haulier.DocWrite{Kind: DocHandlerText, Key: versionKey(&h, old), Expect: haulier.AnyRev})
 	}
-	if err := e.store.Commit(ctx, &haulier.Batch{Docs: docs, Sync: true}); err != nil {
+	if err := e.store.Commit(ctx, &haulier.Batch{Docs: docs, Sync: true, Tell: true}); err != nil {
 		return fmt.Errorf("handler %s: %w", h.Type, err)
 	}
 	return nil
@@ -372,7 +372,7 @@ func (e *Engine) DeleteHandler(ctx context.Context, tenant, typ string) error {
 		}
 	}
 	w := haulier.DocWrite{Kind: DocHandler, Key: handlerKey(h.Tenant, typ), Expect: rev}
-	if err := e.store.Commit(ctx, &haulier.Batch{Docs: []haulier.DocWrite{w}, Sync: true}); err != nil {
+	if err := e.store.Commit(ctx, &haulier.Batch{Docs: []haulier.DocWrite{w}, Sync: true, Tell: true}); err != nil {
 		return fmt.Errorf("handler %s: %w", typ, err)
 	}
 	return e.loadHandlers(ctx)

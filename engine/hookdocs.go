@@ -96,7 +96,7 @@ func (e *Engine) SetHook(ctx context.Context, h haulier.Hook) (haulier.Hook, err
 		return h, fmt.Errorf("hook %s: %w: %w", h.Name, haulier.ErrInvalid, err)
 	}
 	w := haulier.DocWrite{Kind: DocHook, Key: h.Tenant + "/" + h.Name, Expect: haulier.AnyRev, Value: value}
-	if err := e.store.Commit(ctx, &haulier.Batch{Docs: []haulier.DocWrite{w}, Sync: true}); err != nil {
+	if err := e.store.Commit(ctx, &haulier.Batch{Docs: []haulier.DocWrite{w}, Sync: true, Tell: true}); err != nil {
 		return h, fmt.Errorf("hook %s: %w", h.Name, err)
 	}
 	return h, e.loadHooks(ctx)

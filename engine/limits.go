@@ -172,8 +172,8 @@ func (e *Engine) Limits(ctx context.Context, tenant string) ([]haulier.KeyStandi
 	}
 }
 
-// transact commits what build puts into a transaction, anew while others are faster.
-func (e *Engine) transact(ctx context.Context, sync bool, build func(*flow.Tx) error) error {
+// transact commits what build puts into a transaction, synced, anew while others are faster. tell: other servers are to hear of it.
+func (e *Engine) transact(ctx context.Context, tell bool, build func(*flow.Tx) error) error {
 	for range tiedTries {
 		now, err := e.now(ctx)
 		if err != nil {
@@ -183,7 +183,7 @@ func (e *Engine) transact(ctx context.Context, sync bool, build func(*flow.Tx) e
 		if err := build(t); err != nil {
 			return err
 		}
-		b := haulier.Batch{Sync: sync}
+		b := haulier.Batch{Sync: true, Tell: tell}
 		work, err := t.Flush(ctx, &b)
 		if err != nil {
 			return err

@@ -148,7 +148,7 @@ func (e *Engine) setQueue(ctx context.Context, tenant, queue string, change func
 		if err != nil {
 			return err
 		}
-		err = e.store.Commit(ctx, &haulier.Batch{Sync: true, Docs: []haulier.DocWrite{{Kind: haulier.DocQueue, Key: key, Expect: d.Rev, Value: value}}})
+		err = e.store.Commit(ctx, &haulier.Batch{Sync: true, Tell: true, Docs: []haulier.DocWrite{{Kind: haulier.DocQueue, Key: key, Expect: d.Rev, Value: value}}})
 		if errors.Is(err, haulier.ErrConflict) {
 			continue
 		}

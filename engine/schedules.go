@@ -26,9 +26,30 @@ type agenda struct {
 	at   map[string]time.Time
 	puts int
 	poke chan struct{}
+	old  bool // other servers have changed schedules
 }
 
 func newAgenda() *agenda { return &agenda{at: map[string]time.Time{}, poke: make(chan struct{}, 1)} }
+
+// doubt wakes who keeps the schedules, who is to read them again.
+func (a *agenda) doubt() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.old = true
+	select {
+	case a.poke <- struct{}{}:
+	default:
+	}
+}
+
+// doubted reports whether they are to be read again, once.
+func (a *agenda) doubted() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	old := a.old
+	a.old = false
+	return old
+}
 
 // put notes when a schedule is due next; zero: not at all.
 func (a *agenda) put(key string, at time.Time) {
@@ -203,7 +224,7 @@ func (e *Engine) changeSchedule(ctx context.Context, tenant, name string, may bo
 				return *v, &haulier.FieldError{Field: "job", Kind: haulier.ErrTooLarge, Msg: "is too large for a schedule: keep what it needs elsewhere, and name it in the payload"}
 			}
 		}
-		err = e.store.Commit(ctx, &haulier.Batch{Docs: []haulier.DocWrite{w}, Sync: true})
+		err = e.store.Commit(ctx, &haulier.Batch{Docs: []haulier.DocWrite{w}, Sync: true, Tell: true})
 		switch {
 		case errors.Is(err, haulier.ErrConflict):
 			continue

@@ -98,7 +98,7 @@ func (e *Engine) deleteDoc(ctx context.Context, kind haulier.DocKind, tenant, na
 		return fmt.Errorf("%s %s: %w", kind, name, err)
 	}
 	w := haulier.DocWrite{Kind: kind, Key: key, Expect: haulier.AnyRev}
-	if err := e.store.Commit(ctx, &haulier.Batch{Docs: []haulier.DocWrite{w}, Sync: true}); err != nil {
+	if err := e.store.Commit(ctx, &haulier.Batch{Docs: []haulier.DocWrite{w}, Sync: true, Tell: true}); err != nil {
 		return fmt.Errorf("%s %s: %w", kind, name, err)
 	}
 	return nil

@@ -12,8 +12,8 @@ import (
 )
 
 // Several servers work over one store without a leader: whatever one is asked, it decides by what the store says, and
-// commits by compare-and-set. Three things need more than that. What one server keeps in mind (settings, sessions) the others
-// read again every few seconds. What a server that died has begun, another completes. And what
+// commits by compare-and-set. Three things need more than that. What one server keeps in mind, the others read again: settings when
+// they are told that some have changed (Batch.Tell), and now and then in case they were not, sessions every few seconds. What a server that died has begun, another completes. And what
 // each of them could do but one is enough for (timers, ends of sessions, purges, schedules) is a duty, which one of them
 // holds by lease.
 
@@ -24,6 +24,7 @@ const (
 	dutyKey     = "timers"
 	dutyLease   = 6 * time.Second
 	keepUpWait  = 2 * time.Second  // between two looks at what other servers did
+	settingsMax = 10 * time.Second // between two looks at settings when nobody tells of any
 	followEvery = time.Second      // between two looks at output that grows at another server
 	takeOver    = 15 * time.Second // after which a change by filter that does not go on counts as left
 )
@@ -72,6 +73,7 @@ func (e *Engine) keepUp(ctx context.Context) error {
 	defer e.resign(ctx)
 	left := leftovers{}
 	lapse := time.Time{} // of the duty, by this machine's clock
+	look := time.Time{}  // at the settings, by the same
 	for ctx.Err() == nil {
 		asked := time.Now()
 		mine, err := e.claimDuty(ctx)
@@ -85,7 +87,12 @@ func (e *Engine) keepUp(ctx context.Context) error {
 		}
 		e.tellDuty(mine)
 		if err == nil {
-			err = errors.Join(e.loadQueues(ctx), e.loadLimits(ctx), e.loadWindows(ctx), e.loadHandlers(ctx), e.refreshSessions(ctx))
+			err = e.refreshSessions(ctx)
+		}
+		if err == nil && !time.Now().Before(look) {
+			if err = e.loadSettings(ctx); err == nil {
+				look = time.Now().Add(settingsMax)
+			}
 		}
 		if err == nil && mine {
 			err = errors.Join(e.loadFlow(ctx), e.takeOver(ctx, left))
@@ -93,14 +100,48 @@ func (e *Engine) keepUp(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			e.log.Error("what other servers do is not known", "err", err)
 		}
-		timer := time.NewTimer(keepUpWait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
+		if !e.hear(ctx) {
+			look = time.Time{}
 		}
-		timer.Stop()
 	}
 	return nil
+}
+
+// hear reads settings, for a while, when others tell that some have changed; false: once it could not.
+func (e *Engine) hear(ctx context.Context) bool {
+	timer := time.NewTimer(keepUpWait)
+	defer timer.Stop()
+	for {
+		select {
+		case <-e.told:
+			if err := e.loadSettings(ctx); err != nil && ctx.Err() == nil {
+				e.log.Error("settings that were changed are not known", "err", err)
+				return false
+			}
+		case <-timer.C:
+			return true
+		case <-ctx.Done():
+			return true
+		}
+	}
+}
+
+// noteSettings notes that settings were changed, here or at another server.
+func (e *Engine) noteSettings() {
+	if !e.duty.shared {
+		return
+	}
+	select {
+	case e.told <- struct{}{}:
+	default:
+	}
+}
+
+// loadSettings reads what is kept in mind of settings.
+func (e *Engine) loadSettings(ctx context.Context) error {
+	e.tokens.clear()
+	e.agenda.doubt()
+	return errors.Join(e.loadQueues(ctx), e.loadLimits(ctx), e.loadWindows(ctx), e.loadHandlers(ctx), e.loadHooks(ctx))
 }
 
 func (e *Engine) tellDuty(mine bool) {

@@ -26,7 +26,7 @@ func (e *Engine) PostEvent(ctx context.Context, s haulier.Signal) error {
 	if len(s.Payload) > haulier.MaxPayload {
 		return &haulier.FieldError{Field: "payload", Kind: haulier.ErrTooLarge, Msg: fmt.Sprintf("is longer than %d bytes", haulier.MaxPayload)}
 	}
-	return e.transact(ctx, true, func(t *flow.Tx) error {
+	return e.transact(ctx, false, func(t *flow.Tx) error {
 		t.Signal(flow.Signal{Tenant: tenantOr(s.Tenant), Event: s.Name, Payload: s.Payload, Cause: s.By})
 		return nil
 	})

@@ -32,7 +32,7 @@ func (e *Engine) keepSchedules(ctx context.Context) error {
 	for ctx.Err() == nil {
 		e.duty.await(ctx)
 		err := e.skewed(ctx)
-		if err == nil && !time.Now().Before(reload) {
+		if err == nil && (e.agenda.doubted() || !time.Now().Before(reload)) {
 			err = errors.Join(e.loadSchedules(ctx), e.loadWindows(ctx))
 			reload = time.Now().Add(reloadEvery)
 		}

@@ -22,7 +22,7 @@ import (
 // 256 bits, so a slow hash would add nothing.
 const (
 	secretPrefix = "hlr_"
-	tokenCache   = 5 * time.Second // how long another server's revocation may go unnoticed
+	tokenCache   = 5 * time.Second // how long another server's revocation may go unnoticed, should the word of it get lost
 	maxCached    = 10_000
 )
 
@@ -70,6 +70,13 @@ func (t *tokens) get(ctx context.Context, id haulier.ID) (tokenDoc, error) {
 	}
 	t.known[id] = cachedToken{v, now.Add(tokenCache)}
 	return v, nil
+}
+
+// clear forgets all.
+func (t *tokens) clear() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	clear(t.known)
 }
 
 func (t *tokens) forget(id haulier.ID) {
@@ -182,7 +189,7 @@ func (e *Engine) RevokeToken(ctx context.Context, tenant string, id haulier.ID) 
 	if err != nil {
 		return fmt.Errorf("token %v: %w", id, err)
 	}
-	err = e.store.Commit(ctx, &haulier.Batch{Sync: true, Docs: []haulier.DocWrite{{Kind: haulier.DocToken, Key: id.String(), Expect: haulier.AnyRev}}})
+	err = e.store.Commit(ctx, &haulier.Batch{Sync: true, Tell: true, Docs: []haulier.DocWrite{{Kind: haulier.DocToken, Key: id.String(), Expect: haulier.AnyRev}}})
 	e.tokens.forget(id)
 	if err != nil {
 		return fmt.Errorf("token %v: %w", id, err)

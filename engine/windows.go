@@ -212,7 +212,7 @@ func (e *Engine) putWindow(ctx context.Context, tenant, name string, expect uint
 		return err
 	}
 	key := haulier.NewID(now).String()
-	b := haulier.Batch{Sync: true, Docs: []haulier.DocWrite{
+	b := haulier.Batch{Sync: true, Tell: true, Docs: []haulier.DocWrite{
 		{Kind: DocWindow, Key: tenant + "/" + name, Expect: expect, Value: value}, {Kind: haulier.DocWork, Key: key, Value: work},
 	}}
 	if err := e.store.Commit(ctx, &b); err != nil {

@@ -38,6 +38,9 @@ func (h *Harness) beside() *Harness {
 // moments is how long it takes at most until a server does what another did, or knows what another was told.
 const moments = 10 * time.Second
 
+// word is how long it takes at most until what one server tells is heard and read by another.
+const word = 100 * time.Millisecond
+
 var serving = []behaviour{
 	{"a worker may talk to any server", func(t *testing.T, h *Harness) {
 		other := h.beside()
@@ -112,14 +115,27 @@ var serving = []behaviour{
 		h.pass(moments)
 		h.want(id, haulier.Pending)
 	}},
-	{"settings hold at all servers within seconds", func(t *testing.T, h *Harness) {
+	{"settings hold at all servers as soon as these are told", func(t *testing.T, h *Harness) {
 		other := h.beside()
 		defer other.end()
 		if err := h.PauseQueue(t.Context(), "default", "default", true, "test"); err != nil {
 			t.Fatal(err)
 		}
+		token, secret, err := h.CreateToken(t.Context(), haulier.Token{Name: "t", Role: haulier.RoleAdmin})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := other.Authenticate(t.Context(), secret); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.RevokeToken(t.Context(), "", token.ID); err != nil {
+			t.Fatal(err)
+		}
 		h.window(haulier.Window{Name: "shut", Mode: "freeze", Rules: []string{"* 0-22 * * ?"}, Queues: []string{"slow"}})
-		h.pass(moments)
+		h.pass(word)
+		if _, err := other.Authenticate(t.Context(), secret); !errors.Is(err, haulier.ErrUnauthenticated) {
+			t.Errorf("a token that another server has revoked: %v", err)
+		}
 		s := other.open(nil)
 		id := other.add(nil)
 		frozen := other.add(func(s *haulier.Spec) { s.Queue = "slow" })
@@ -132,7 +148,7 @@ var serving = []behaviour{
 		if err := h.PauseQueue(t.Context(), "default", "default", false, "test"); err != nil {
 			t.Fatal(err)
 		}
-		h.pass(moments)
+		h.pass(word)
 		h.wantClaimed(got, id)
 	}},
 	{"the duties of a server that stops or dies are another's within seconds", func(t *testing.T, h *Harness) {

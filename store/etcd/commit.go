@@ -161,6 +161,7 @@ func (w *change) batch(ctx context.Context, b *haulier.Batch, again bool) error 
 	for i := range b.Docs {
 		w.doc(&b.Docs[i])
 	}
+	w.entry.tell = b.Tell
 	return nil
 }
 

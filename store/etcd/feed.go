@@ -263,9 +263,9 @@ func (f *feed) tell(kv *mvccpb.KeyValue) error {
 		e = &other
 	}
 	f.view.apply(e, own != nil, kv.ModRevision)
-	if len(e.changes) > 0 {
+	if news := e.news(); len(news) > 0 {
 		for _, w := range alive {
-			w.f(e.changes)
+			w.f(news)
 		}
 	}
 	f.reach(kv.ModRevision)

@@ -110,6 +110,7 @@ func (s *Store) carry(group []*waiting) {
 			w.ops = append(w.ops, c.ops...)
 			w.entry.changes = append(w.entry.changes, c.entry.changes...)
 			w.entry.leases = append(w.entry.leases, c.entry.leases...)
+			w.entry.tell = w.entry.tell || c.entry.tell
 		}
 	}
 	done, err := w.commit(context.WithoutCancel(group[0].ctx))

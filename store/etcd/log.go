@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/haulier/haulier"
@@ -14,21 +15,32 @@ import (
 //	1 before spec status  a job: the state before, or 0; spec without payload; status without result, empty when it is gone
 //	2 session ttl         a lease that begins, in microseconds
 //	3 session             a lease that is gone
+//	4                     a batch with Tell
 //
 // Numbers are varints, states one byte, sessions 16, and the rest is preceded by its length.
 const (
 	logChange = 1
 	logLease  = 2
 	logGone   = 3
+	logTell   = 4
 )
 
 // entry is what a transaction changes.
 type entry struct {
 	changes []haulier.JobChange
 	leases  []leaseChange
+	tell    bool
 }
 
-func (e *entry) empty() bool { return len(e.changes)+len(e.leases) == 0 }
+func (e *entry) empty() bool { return len(e.changes)+len(e.leases) == 0 && !e.tell }
+
+// news is what watchers are told of.
+func (e *entry) news() []haulier.JobChange {
+	if e.tell {
+		return append(slices.Clip(e.changes), haulier.JobChange{})
+	}
+	return e.changes
+}
 
 // leaseChange is a lease that begins, or is gone.
 type leaseChange struct {
@@ -61,6 +73,9 @@ func (e *entry) append(b []byte, origin string, call uint64) []byte {
 		}
 		b = append(append(b, logLease), l.session[:]...)
 		b = binary.AppendUvarint(b, uint64(max(l.ttl.Microseconds(), 0)))
+	}
+	if e.tell {
+		b = append(b, logTell)
 	}
 	return b
 }
@@ -136,6 +151,8 @@ func (c *cutter) entry() (e entry, err error) {
 			e.leases = append(e.leases, l)
 		case logGone:
 			e.leases = append(e.leases, leaseChange{session: c.id(), gone: true})
+		case logTell:
+			e.tell = true
 		default:
 			c.bad = true
 		}

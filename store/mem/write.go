@@ -49,6 +49,9 @@ func (s *Store) commit(b *haulier.Batch) ([]haulier.JobChange, error) {
 	for i := range b.Docs {
 		s.writeDoc(&b.Docs[i])
 	}
+	if b.Tell {
+		changes = append(changes, haulier.JobChange{})
+	}
 	return changes, nil
 }
 

@@ -217,7 +217,10 @@ func (r *request) foretell() {
 	for i := range b.Update {
 		r.changes = append(r.changes, haulier.JobChange{Spec: b.Update[i].Spec, Status: b.Update[i].Status})
 	}
-	r.changes = r.changes[:cap(r.changes)] // those of Delete follow
+	r.changes = r.changes[:len(b.Insert)+len(b.Update)+len(b.Delete)] // those of Delete follow
+	if b.Tell {
+		r.changes = append(r.changes, haulier.JobChange{})
+	}
 }
 
 // commit carries out the request in memory and adds its writes to the group's. The committer calls it.

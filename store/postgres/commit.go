@@ -30,6 +30,7 @@ type commitRequest struct {
 	docs     []docWrite
 	checkIDs bool
 	sync     bool
+	tell     bool
 	told     []haulier.JobChange // what watchers are told of inserts and updates; what was before is filled in
 	watched  bool
 	weight   int // rough bytes
@@ -90,7 +91,7 @@ func (s *Store) commit(ctx context.Context, b *haulier.Batch) error {
 
 // newCommit encodes a batch, of which nothing is kept but what watchers are told.
 func (s *Store) newCommit(ctx context.Context, b *haulier.Batch) (*commitRequest, error) {
-	r := &commitRequest{checkIDs: b.CheckIDs, sync: b.Sync && s.sync, done: make(chan struct{})}
+	r := &commitRequest{checkIDs: b.CheckIDs, sync: b.Sync && s.sync, tell: b.Tell, done: make(chan struct{})}
 	r.watched = s.watchers.some.Load()
 	for i := range b.Insert {
 		j := &b.Insert[i]

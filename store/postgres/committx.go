@@ -246,6 +246,10 @@ func (t *commitTx) collect() {
 			}
 		}
 		t.told = append(t.told, r.told...)
+		if r.tell {
+			t.marks = append(t.marks, mark{})
+			t.told = append(t.told, haulier.JobChange{})
+		}
 	}
 }
 

@@ -303,9 +303,11 @@ func (l *listener) look(ctx context.Context) error {
 }
 
 func jobsOf(changes []haulier.JobChange) []haulier.ID {
-	ids := make([]haulier.ID, len(changes))
+	ids := make([]haulier.ID, 0, len(changes))
 	for i := range changes {
-		ids[i] = changes[i].Spec.ID
+		if changes[i].Spec != nil {
+			ids = append(ids, changes[i].Spec.ID)
+		}
 	}
 	return ids
 }
@@ -372,7 +374,12 @@ func (l *listener) changes(ctx context.Context, marks []mark) ([]haulier.JobChan
 	}
 	byID := map[haulier.ID]*news{}
 	var order []haulier.ID
+	tell := false
 	for _, m := range marks {
+		if m == (mark{at: m.at}) {
+			tell = true
+			continue
+		}
 		if told, ok := l.ahead[m.id]; ok && m.after != 0 && m.rev <= told {
 			if m.rev == told {
 				delete(l.ahead, m.id)
@@ -410,6 +417,9 @@ func (l *listener) changes(ctx context.Context, marks []mark) ([]haulier.JobChan
 			}
 			changes = append(changes, haulier.JobChange{Spec: &f.job.Spec, Before: n.before, Status: f.job.Status})
 		}
+	}
+	if tell {
+		changes = append(changes, haulier.JobChange{})
 	}
 	return changes, nil
 }
@@ -468,9 +478,7 @@ func (l *listener) settle(ctx context.Context, serials map[int64]bool) (changes 
 	defer l.doubts.Unlock()
 	var ids []haulier.ID
 	for serial := range serials {
-		for _, c := range l.doubts.bySerial[serial].told {
-			ids = append(ids, c.Spec.ID)
-		}
+		ids = append(ids, jobsOf(l.doubts.bySerial[serial].told)...)
 	}
 	found, err := l.read(ctx, ids)
 	if err != nil {
@@ -478,6 +486,10 @@ func (l *listener) settle(ctx context.Context, serials map[int64]bool) (changes 
 	}
 	for serial := range serials {
 		for _, c := range l.doubts.bySerial[serial].told {
+			if c.Spec == nil {
+				changes = append(changes, c)
+				continue
+			}
 			f := found[c.Spec.ID]
 			if f == nil && c.Status.State == 0 || f != nil && f.job.Rev == c.Status.Rev {
 				changes = append(changes, c)

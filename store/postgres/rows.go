@@ -176,7 +176,7 @@ func readJob(id haulier.ID, spec, status []byte) (*haulier.Job, error) {
 	return &j, nil
 }
 
-// mark is a change of a job as the servers tell each other of it: small, and enough to find the rest.
+// mark is a change of a job as the servers tell each other of it: small, and enough to find the rest. The zero mark is of a batch with Tell.
 type mark struct {
 	id            haulier.ID
 	rev           uint64 // that it has now; of a removed job, that it had

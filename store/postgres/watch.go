@@ -45,6 +45,9 @@ func (w *watchers) tell(changes []haulier.JobChange) {
 	if w.meanwhile != nil {
 		for i := range changes {
 			c := &changes[i]
+			if c.Spec == nil {
+				continue
+			}
 			rev := c.Status.Rev
 			if c.Status.State == 0 {
 				rev = gone
@@ -74,6 +77,10 @@ func (w *watchers) tellOthers(changes []haulier.JobChange) {
 	defer w.telling.Unlock()
 	news := changes[:0]
 	for _, c := range changes {
+		if c.Spec == nil {
+			news = append(news, c)
+			continue
+		}
 		rev := c.Status.Rev
 		if c.Status.State == 0 {
 			rev = gone

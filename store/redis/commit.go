@@ -58,7 +58,7 @@ func (s *Store) commit(ctx context.Context, b *haulier.Batch) error {
 
 // arguments are those of the commit's script.
 func (s *Store) arguments(tag string, b *haulier.Batch) ([]string, error) {
-	const head = 8
+	const head = 9
 	args := make([]string, head, head+16+5*len(b.Insert)+6*len(b.Update)+2*len(b.Delete)+7*len(b.Docs))
 	var spots spotNumbers
 	for i := range b.Insert {
@@ -73,6 +73,10 @@ func (s *Store) arguments(tag string, b *haulier.Batch) ([]string, error) {
 	}
 	for i, n := range []int{len(spots.list), len(b.Insert), len(b.Update), len(b.Delete), len(b.Docs)} {
 		args[3+i] = strconv.Itoa(n)
+	}
+	args[8] = "0"
+	if b.Tell {
+		args[8] = "1"
 	}
 	for i := range spots.list {
 		p := &spots.list[i]
@@ -175,6 +179,9 @@ func changesOf(b *haulier.Batch, a *answer) ([]haulier.JobChange, error) {
 			return nil, err
 		}
 		changes = append(changes, haulier.JobChange{Spec: &spec, Before: before})
+	}
+	if b.Tell {
+		changes = append(changes, haulier.JobChange{})
 	}
 	return changes, a.bad
 }

@@ -32,7 +32,7 @@ import (
 //	12-0  before "pending pending"  SPEC STATUS  SPEC STATUS
 //
 // For each change there are the state before, "new" when there was none, and the two values of the job (record.go), without
-// payload and result unless they are small; the status of one that was removed is "".
+// payload and result unless they are small; the status of one that was removed is "". Of a batch with Tell all is empty.
 type feed struct {
 	client  rueidis.Client
 	prefix  string // of all keys
@@ -412,6 +412,9 @@ func decodeChange(before, spec, status string) (c haulier.JobChange, err error) 
 		if state, err = parseState(before); err != nil {
 			return c, err
 		}
+	}
+	if spec == "" { // a batch with Tell
+		return c, nil
 	}
 	if status == "" { // it was removed
 		gone, err := parseSpec(spec)

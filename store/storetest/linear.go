@@ -44,6 +44,7 @@ func RunCrew(t *testing.T, open func(t *testing.T) Crew) {
 			}
 		}
 	})
+	told(t, c.Stores)
 	j := &judge{t: t}
 	ended, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -60,6 +61,35 @@ func RunCrew(t *testing.T, open func(t *testing.T) Crew) {
 	t.Logf("%d operations in %d rounds; %d without an answer; histories checked in %v", j.operations, j.rounds, j.unknown, j.checking.Round(time.Millisecond))
 	if !t.Failed() {
 		Check(t.Context(), t, c.Stores[0])
+	}
+}
+
+// told looks whether each handle is told when another has written what it keeps in mind.
+func told(t *testing.T, stores []haulier.Store) {
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	defer stop()
+	heard := make(chan struct{}, len(stores)*len(stores))
+	for _, s := range stores {
+		s.Watch(ctx, func(changes []haulier.JobChange) {
+			for _, c := range changes {
+				if c.Spec == nil {
+					heard <- struct{}{}
+				}
+			}
+		})
+	}
+	for i, s := range stores {
+		doc := haulier.DocWrite{Kind: "other", Key: name("told", i), Value: []byte("x")}
+		if err := s.Commit(ctx, &haulier.Batch{Docs: []haulier.DocWrite{doc}, Tell: true}); err != nil {
+			t.Fatal(err)
+		}
+		for range stores {
+			select {
+			case <-heard:
+			case <-ctx.Done():
+				t.Fatalf("what handle %d has written is not told at all of %d handles", i, len(stores))
+			}
+		}
 	}
 }
 
@@ -427,15 +457,15 @@ func (g *cell) keyOf(id haulier.ID) int {
 }
 
 // looks are the ways to read. Each returns what it says of some records of a cell.
-var looks = []func(ctx context.Context, s haulier.Store, g *cell) ([]told, error){lookAtJobs, lookAtDocs, listDocs, listTenant, listState, listSession, count}
+var looks = []func(ctx context.Context, s haulier.Store, g *cell) ([]answered, error){lookAtJobs, lookAtDocs, listDocs, listTenant, listState, listSession, count}
 
-// told is an answer, and what was asked.
-type told struct {
+// answered is what was asked, and the answer.
+type answered struct {
 	in  input
 	out output
 }
 
-func (c *client) look(ctx context.Context, g *cell, p *place, ask func(context.Context, haulier.Store, *cell) ([]told, error)) bool {
+func (c *client) look(ctx context.Context, g *cell, p *place, ask func(context.Context, haulier.Store, *cell) ([]answered, error)) bool {
 	call := c.clock()
 	answers, err := ask(ctx, c.s, g)
 	if err != nil {
@@ -467,13 +497,13 @@ func (c *client) lookAgain(ctx context.Context, cells []*cell) {
 	}
 }
 
-func saw(k int, among states, r record) told {
-	a := told{in: input{does: sees, key: k, among: among}}
+func saw(k int, among states, r record) answered {
+	a := answered{in: input{does: sees, key: k, among: among}}
 	a.out.seen[k] = r
 	return a
 }
 
-func lookAtJobs(ctx context.Context, s haulier.Store, g *cell) (out []told, err error) {
+func lookAtJobs(ctx context.Context, s haulier.Store, g *cell) (out []answered, err error) {
 	jobs, err := s.Jobs(ctx, idsOf(g.jobs[:]))
 	if err != nil {
 		return nil, err
@@ -484,7 +514,7 @@ func lookAtJobs(ctx context.Context, s haulier.Store, g *cell) (out []told, err 
 	return out, nil
 }
 
-func lookAtDocs(ctx context.Context, s haulier.Store, g *cell) (out []told, err error) {
+func lookAtDocs(ctx context.Context, s haulier.Store, g *cell) (out []answered, err error) {
 	k := cellJobs + rand.IntN(cellKeys-cellJobs)
 	kind, key := haulier.DocKind("other"), g.docKey(k)
 	if k == cellSession {
@@ -494,10 +524,10 @@ func lookAtDocs(ctx context.Context, s haulier.Store, g *cell) (out []told, err 
 	if err != nil && !errors.Is(err, haulier.ErrNotFound) {
 		return nil, err
 	}
-	return []told{saw(k, anyState, record{rev: d.Rev, tag: string(d.Value)})}, nil
+	return []answered{saw(k, anyState, record{rev: d.Rev, tag: string(d.Value)})}, nil
 }
 
-func listDocs(ctx context.Context, s haulier.Store, g *cell) (out []told, err error) {
+func listDocs(ctx context.Context, s haulier.Store, g *cell) (out []answered, err error) {
 	docs, err := s.Docs(ctx, "other", g.lane.Tenant+"/", "", 10)
 	if err != nil {
 		return nil, err
@@ -515,7 +545,7 @@ func listDocs(ctx context.Context, s haulier.Store, g *cell) (out []told, err er
 }
 
 // list reads all jobs of the cell that the query selects.
-func list(ctx context.Context, s haulier.Store, g *cell, q haulier.Query, among states) (out []told, err error) {
+func list(ctx context.Context, s haulier.Store, g *cell, q haulier.Query, among states) (out []answered, err error) {
 	q.Limit, q.Max = 100, math.MaxInt32 // one page
 	page, err := s.List(ctx, q)
 	if err != nil {
@@ -533,43 +563,43 @@ func list(ctx context.Context, s haulier.Store, g *cell, q haulier.Query, among 
 	return out, nil
 }
 
-func listTenant(ctx context.Context, s haulier.Store, g *cell) ([]told, error) {
+func listTenant(ctx context.Context, s haulier.Store, g *cell) ([]answered, error) {
 	return list(ctx, s, g, haulier.Query{Tenant: g.lane.Tenant}, anyState)
 }
 
-func listState(ctx context.Context, s haulier.Store, g *cell) ([]told, error) {
+func listState(ctx context.Context, s haulier.Store, g *cell) ([]answered, error) {
 	state := []haulier.State{haulier.Pending, haulier.Scheduled, haulier.Blocked, haulier.Claimed, haulier.Running, haulier.Succeeded}[rand.IntN(6)]
 	return list(ctx, s, g, haulier.Query{State: state, Lanes: []haulier.Lane{g.lane}}, only(state))
 }
 
-func listSession(ctx context.Context, s haulier.Store, g *cell) ([]told, error) {
+func listSession(ctx context.Context, s haulier.Store, g *cell) ([]answered, error) {
 	return list(ctx, s, g, haulier.Query{Session: g.session}, only(haulier.Claimed, haulier.Running))
 }
 
-func count(ctx context.Context, s haulier.Store, g *cell) ([]told, error) {
+func count(ctx context.Context, s haulier.Store, g *cell) ([]answered, error) {
 	counts, err := s.Counts(ctx)
 	if err != nil {
 		return nil, err
 	}
-	a := told{in: input{does: counting, key: cellKeys}}
+	a := answered{in: input{does: counting, key: cellKeys}}
 	for _, n := range counts {
 		if n.Lane == g.lane {
 			a.out.counts[n.State] += n.N
 		}
 	}
-	return []told{a}, nil
+	return []answered{a}, nil
 }
 
-func countPending(ctx context.Context, s haulier.Store, g *cell) ([]told, error) {
+func countPending(ctx context.Context, s haulier.Store, g *cell) ([]answered, error) {
 	heads, err := s.Bands(ctx)
 	if err != nil {
 		return nil, err
 	}
-	a := told{in: input{does: countingPending, key: cellKeys}}
+	a := answered{in: input{does: countingPending, key: cellKeys}}
 	for _, h := range heads {
 		if h.Lane == g.lane {
 			a.out.counts[haulier.Pending] += h.N
 		}
 	}
-	return []told{a}, nil
+	return []answered{a}, nil
 }

@@ -15,6 +15,7 @@ var watchTests = []test{
 	{"a watcher hears nothing of what was refused", testWatchRefused},
 	{"each watcher hears of every change until its context ends", testWatchUntil},
 	{"what a watcher hears of can be read", testWatchVisible},
+	{"a watcher is told of documents when the batch asks for that", testWatchTold},
 	{"the changes of a job come in the order of its revisions", testWatchOrder},
 }
 
@@ -78,6 +79,39 @@ func testWatchKinds(t *testing.T, f *fixture) {
 	gone := claimed[0]
 	gone.Status = haulier.Status{}
 	f.wantHeard(&h, haulier.Succeeded, gone)
+}
+
+func testWatchTold(t *testing.T, f *fixture) {
+	j := f.job(mail)
+	f.insert(j)
+	var h heard
+	f.s.Watch(t.Context(), h.tell)
+	doc := haulier.DocWrite{Kind: "other", Key: "k", Expect: haulier.AnyRev, Value: []byte("x")}
+	wants := func(what string, jobs, told int) {
+		t.Helper()
+		for _, c := range h.take() {
+			if c.Spec == nil && c.Before == 0 && c.Status.State == 0 {
+				told--
+			} else {
+				jobs--
+			}
+		}
+		if jobs != 0 || told != 0 {
+			t.Errorf("%s: it hears of %d jobs and %d batches too few", what, jobs, told)
+		}
+	}
+	f.commit(haulier.Batch{Docs: []haulier.DocWrite{doc}})
+	wants("documents that are not to be told of", 0, 0)
+	f.commit(haulier.Batch{Docs: []haulier.DocWrite{doc}, Tell: true})
+	wants("documents that are to be told of", 0, 1)
+	b := haulier.Batch{Insert: []haulier.Job{f.job(mail)}, Update: []haulier.JobUpdate{update(&j, func(j *haulier.Job) { j.Percent = 3 })}, Tell: true}
+	f.commit(b)
+	wants("with jobs", 2, 1)
+	f.commit(haulier.Batch{Delete: []haulier.JobDelete{{ID: j.ID, Expect: j.Rev}}, Docs: []haulier.DocWrite{doc}, Tell: true, Sync: true})
+	wants("with a removal", 1, 1)
+	doc.Expect = 77
+	f.wants(f.s.Commit(f.ctx, &haulier.Batch{Docs: []haulier.DocWrite{doc}, Tell: true}), haulier.ErrConflict)
+	wants("what was refused", 0, 0)
 }
 
 func testWatchRefused(t *testing.T, f *fixture) {

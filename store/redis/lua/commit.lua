@@ -1,6 +1,7 @@
 -- A batch: first all that it expects is looked at, then all is written.
 --
---   ARGV  by, floor, whether ids are checked, then how many spots, inserts, updates, removals and documents, then those:
+--   ARGV  by, floor, whether ids are checked, then how many spots, inserts, updates, removals and documents, whether watchers
+--         are told of the documents, then those:
 --     spot      state, priority, session or '-', lane
 --     insert    id, number of its spot, time, spec and payload, how it stands with status and result
 --     update    id, expected rev, number of its spot, time, spec, how it stands with status and result
@@ -11,7 +12,7 @@
 -- or 'conflict', what, key and its revision.
 local there, inserts, updates, removals, docs =
   tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
-local arg = 9
+local arg = 10
 local new = {} -- spots by their number, as the arguments have it
 for i = 1, there do
   new[tostring(i)] = spot(unpack(ARGV, arg, arg + 3))
@@ -117,6 +118,8 @@ for i = 1, docs do
     if session ~= '' then put('leases', plain(clock(ARGV[2]) + lease), session) end
   end
 end
+
+if ARGV[9] == '1' then tell('new', '', '') end
 
 flush()
 log(ARGV[1])
