@@ -45,6 +45,8 @@ type outside struct {
 	settled int64       // what writes was then; negative: there is no such answer
 	pages   map[page][]haulier.Doc
 	paged   int64 // what writes was when they were read
+	bands   []haulier.BandHead
+	banded  int64 // what writes was when they were read; negative: never
 
 	queue    sync.Mutex
 	changes  [][]haulier.JobChange // to be told within the bubble
@@ -61,7 +63,7 @@ type watcher struct {
 const slow = time.Minute
 
 func newOutside(t *testing.T, d Driver) *outside {
-	o := &outside{store: d.Store, calls: make(chan func()), settled: -1}
+	o := &outside{store: d.Store, calls: make(chan func()), settled: -1, banded: -1}
 	d.SetClock(func() time.Time { return time.Unix(0, o.at.Load()) })
 	ctx, stop := context.WithCancel(context.Background())
 	d.Watch(ctx, func(changes []haulier.JobChange) {
@@ -146,9 +148,18 @@ func (o *outside) Claim(_ context.Context, session haulier.ID, by string, takes 
 	return jobs, err
 }
 
-// Bands implements haulier.Store.
+// Bands implements haulier.Store. It is not asked again while nothing is written, as Due.
 func (o *outside) Bands(context.Context) (bands []haulier.BandHead, err error) {
+	o.quiet.Lock()
+	defer o.quiet.Unlock()
+	before := o.writes.Load()
+	if o.banded == before {
+		return slices.Clone(o.bands), nil
+	}
 	o.do(func(ctx context.Context) { bands, err = o.store.Bands(ctx) })
+	if err == nil && before == o.writes.Load() {
+		o.bands, o.banded = slices.Clone(bands), before
+	}
 	return bands, err
 }
 
