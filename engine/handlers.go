@@ -354,22 +354,9 @@ func (e *Engine) DeleteHandler(ctx context.Context, tenant, typ string) error {
 	if rev == 0 {
 		return noHandler(tenantOr(tenant), typ)
 	}
-	prefix := handlerKey(h.Tenant, typ) + "/"
-	for { // the scripts first: without the other, nobody would find them
-		docs, err := e.store.Docs(ctx, DocHandlerText, prefix, prefix, 10)
-		if err != nil {
-			return fmt.Errorf("handler %s: %w", typ, err)
-		}
-		if len(docs) == 0 {
-			break
-		}
-		var b haulier.Batch
-		for _, d := range docs {
-			b.Docs = append(b.Docs, haulier.DocWrite{Kind: d.Kind, Key: d.Key, Expect: haulier.AnyRev})
-		}
-		if err := e.store.Commit(ctx, &b); err != nil {
-			return fmt.Errorf("handler %s: %w", typ, err)
-		}
+	// The scripts first: without the other, nobody would find them.
+	if err := e.removeDocs(ctx, DocHandlerText, handlerKey(h.Tenant, typ)+"/"); err != nil {
+		return fmt.Errorf("handler %s: %w", typ, err)
 	}
 	w := haulier.DocWrite{Kind: DocHandler, Key: handlerKey(h.Tenant, typ), Expect: rev}
 	if err := e.store.Commit(ctx, &haulier.Batch{Docs: []haulier.DocWrite{w}, Sync: true, Tell: true}); err != nil {

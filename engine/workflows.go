@@ -309,28 +309,32 @@ func (e *Engine) DeleteWorkflow(ctx context.Context, tenant, name string) error 
 			return err
 		}
 	}
-	prefix := w.Tenant + "/" + name + "/"
-	for { // the texts first: without the other, nobody would find them
-		docs, err := e.store.Docs(ctx, DocWorkflowText, prefix, prefix, 20)
-		if err != nil {
-			return fmt.Errorf("workflow %s: %w", name, err)
-		}
-		if len(docs) == 0 {
-			break
-		}
-		var b haulier.Batch
-		for _, d := range docs {
-			b.Docs = append(b.Docs, haulier.DocWrite{Kind: d.Kind, Key: d.Key, Expect: haulier.AnyRev})
-		}
-		if err := e.store.Commit(ctx, &b); err != nil {
-			return fmt.Errorf("workflow %s: %w", name, err)
-		}
+	// The texts first: without the other, nobody would find them.
+	if err := e.removeDocs(ctx, DocWorkflowText, w.Tenant+"/"+name+"/"); err != nil {
+		return fmt.Errorf("workflow %s: %w", name, err)
 	}
 	err = e.store.Commit(ctx, &haulier.Batch{Sync: true, Docs: []haulier.DocWrite{{Kind: DocWorkflow, Key: w.Tenant + "/" + name, Expect: rev}}})
 	if err != nil {
 		return fmt.Errorf("workflow %s: %w", name, err)
 	}
 	return nil
+}
+
+// removeDocs removes the documents of a kind whose keys begin with the prefix, a few in each commit, since they may be large.
+func (e *Engine) removeDocs(ctx context.Context, kind haulier.DocKind, prefix string) error {
+	for {
+		docs, err := e.store.Docs(ctx, kind, prefix, prefix, 10)
+		if err != nil || len(docs) == 0 {
+			return err
+		}
+		var b haulier.Batch
+		for _, d := range docs {
+			b.Docs = append(b.Docs, haulier.DocWrite{Kind: d.Kind, Key: d.Key, Expect: haulier.AnyRev})
+		}
+		if err := e.store.Commit(ctx, &b); err != nil {
+			return err
+		}
+	}
 }
 
 // WorkflowGraph implements haulier.Workflows.
